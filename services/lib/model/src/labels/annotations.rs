@@ -1,0 +1,39 @@
+//! Annotations, taint keys and finalizers.
+
+pub const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
+pub const NODEPOOL_HASH: &str = "karpenter.sh/nodepool-hash";
+pub const NODEPOOL_HASH_VERSION: &str = "karpenter.sh/nodepool-hash-version";
+pub const EC2NODECLASS_HASH: &str = "karpenter.k8s.aws/ec2nodeclass-hash";
+pub const EC2NODECLASS_HASH_VERSION: &str = "karpenter.k8s.aws/ec2nodeclass-hash-version";
+/// RFC 3339; the hard deadline of a NodeClaim's drain.
+pub const TERMINATION_TIMESTAMP: &str = "karpenter.sh/nodeclaim-termination-timestamp";
+pub const MIN_VALUES_RELAXED: &str = "karpenter.sh/nodeclaim-min-values-relaxed";
+pub const PRICE_OVERLAY_APPLIED: &str = "karpenter.sh/price-overlay-applied";
+pub const CAPACITY_OVERLAY_APPLIED: &str = "karpenter.sh/capacity-overlay-applied";
+/// Sorted, comma separated.
+pub const REQUESTED_DRA_DRIVERS: &str = "karpenter.sh/requested-dra-drivers";
+pub const TAGGED: &str = "karpenter.k8s.aws/tagged";
+pub const CLUSTER_NAME_TAGGED: &str = "compatibility.karpenter.k8s.aws/cluster-name-tagged";
+pub const INSTANCE_PROFILE_NAME: &str = "karpenter.k8s.aws/instance-profile-name";
+pub const CAPACITY_BUFFER_FAKE_POD: &str = "karpenter.sh/capacity-buffer-fake-pod";
+pub const CAPACITY_BUFFER_NAME: &str = "karpenter.sh/capacity-buffer-name";
+pub const CAPACITY_BUFFER_NAMESPACE: &str = "karpenter.sh/capacity-buffer-namespace";
+/// Reserved by the API and unused.
+pub const PROVIDER_COMPATIBILITY: &str = "compatibility.karpenter.sh/provider";
+/// Kubernetes' own; weighs into disruption cost.
+pub const POD_DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+
+/// Key of the NoExecute taint a node carries from boot to registration.
+pub const UNREGISTERED_TAINT: &str = "karpenter.sh/unregistered";
+/// Key of the NoSchedule taint of a node chosen for disruption or in termination.
+pub const DISRUPTED_TAINT: &str = "karpenter.sh/disrupted";
+pub const NOT_READY_TAINT: &str = "node.kubernetes.io/not-ready";
+pub const UNREACHABLE_TAINT: &str = "node.kubernetes.io/unreachable";
+pub const CLOUD_UNINITIALIZED_TAINT: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+/// Any taint key under this prefix holds back initialisation.
+pub const READINESS_TAINT_PREFIX: &str = "readiness.k8s.io/";
+
+/// Finalizer of NodeClaims and Nodes.
+pub const TERMINATION_FINALIZER: &str = "karpenter.sh/termination";
+/// Finalizer of EC2NodeClasses.
+pub const EC2NODECLASS_FINALIZER: &str = "karpenter.k8s.aws/termination";

@@ -1,0 +1,68 @@
+//! Laws of quantities over generated values.
+
+use proptest::prelude::*;
+
+use super::{Format, Quantity};
+
+fn format() -> impl Strategy<Value = Format> {
+    prop_oneof![Just(Format::DecimalSi), Just(Format::BinarySi), Just(Format::DecimalExponent)]
+}
+
+fn quantity() -> impl Strategy<Value = Quantity> {
+    let nano = prop_oneof![
+        -5_000_000_000_000_i128..5_000_000_000_000,
+        (-1_000_i128..1_000).prop_map(|units| units * 1_000_000_000 * 1024),
+        any::<i64>().prop_map(|units| i128::from(units) * 1_000_000_000),
+        any::<i128>(),
+    ];
+    (nano, format()).prop_map(|(nano, format)| Quantity::from_nano(nano, format))
+}
+
+proptest! {
+    #[test]
+    fn parsing_what_was_printed_gives_the_same_value(q in quantity()) {
+        // A binary suffix is capped at i64 when read; sums beyond it exist only in arithmetic.
+        prop_assume!(q.format() != Format::BinarySi || q.nano().abs() <= i128::from(i64::MAX) * 1_000_000_000);
+        prop_assert_eq!(q.to_string().parse::<Quantity>(), Ok(q));
+    }
+
+    #[test]
+    fn printing_is_a_fixed_point(q in quantity()) {
+        let once = q.to_string();
+        let again = once.parse::<Quantity>().map(|q| q.to_string());
+        prop_assume!(q.format() != Format::BinarySi || q.nano().abs() <= i128::from(i64::MAX) * 1_000_000_000);
+        prop_assert_eq!(again, Ok(once));
+    }
+
+    #[test]
+    fn order_is_the_order_of_the_values(a in quantity(), b in quantity()) {
+        prop_assert_eq!(a.cmp(&b), a.nano().cmp(&b.nano()));
+        prop_assert_eq!(a == b, a.nano() == b.nano());
+    }
+
+    #[test]
+    fn adding_then_subtracting_gives_back_the_value(a in -(10_i128.pow(36))..10_i128.pow(36), b in -(10_i128.pow(36))..10_i128.pow(36)) {
+        let (a, b) = (Quantity::from_nano(a, Format::DecimalSi), Quantity::from_nano(b, Format::DecimalSi));
+        prop_assert_eq!(a + b - b, a);
+        prop_assert_eq!(a + b, b + a);
+        prop_assert_eq!(a - b, -(b - a));
+    }
+
+    #[test]
+    fn milli_rounding_encloses_a_positive_value(nano in 0_i128..i128::from(i64::MAX)) {
+        let q = Quantity::from_nano(nano, Format::DecimalSi);
+        let (floor, ceil) = (q.milli_floor(), q.milli_ceil());
+        prop_assert!(Quantity::from_milli(floor) <= q && q <= Quantity::from_milli(ceil));
+        prop_assert!(ceil - floor <= 1);
+    }
+
+    #[test]
+    fn any_text_is_parsed_or_refused_without_panic(text in "[-+]?[0-9.]{0,60}[eEinumkKMGTP]{0,3}[-+]?[0-9]{0,22}") {
+        let _ = text.parse::<Quantity>();
+    }
+
+    #[test]
+    fn arithmetic_never_panics(a in quantity(), b in quantity(), factor in any::<i64>()) {
+        let _ = (a + b, a - b, -a, a.saturating_mul(factor), a.milli_ceil(), a.milli_floor(), a.value_ceil(), a.value_floor());
+    }
+}
