@@ -40,6 +40,8 @@ pub struct Pod {
     pub volumes: Vec<Volume>,
     /// Has a deletion timestamp. It uses its node's resources, and no topology count includes it.
     pub terminating: bool,
+    /// Owned by a DaemonSet: its requests are the overhead that its node was expected to have.
+    pub daemon: bool,
     /// Owned by a DaemonSet or by its node (static pod): goes with the node and is never placed elsewhere.
     pub bound_to_node: bool,
     /// Whether it needs a new place when its node is removed: active (or a terminating StatefulSet pod), not of a
@@ -55,6 +57,27 @@ pub struct Pod {
 }
 
 impl Pod {
+    /// An ordinary pending pod. Other fields can be set afterwards.
+    pub fn pending(namespace: &str, name: &str, spec: Arc<PodSpec>) -> Self {
+        let name: Arc<str> = Arc::from(name);
+        Self {
+            namespace: Arc::from(namespace),
+            uid: Arc::clone(&name),
+            name,
+            created: 0,
+            node: None,
+            spec,
+            volumes: Vec::new(),
+            terminating: false,
+            daemon: false,
+            bound_to_node: false,
+            reschedulable: true,
+            do_not_disrupt: false,
+            buffer: false,
+            rejected: None,
+        }
+    }
+
     /// `namespace/name`, as people write it.
     pub fn key(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
