@@ -34,6 +34,7 @@ class Control:
     def __init__(self, gateway: Gateway, region: str):
         self.gateway, self.region = gateway, region
         self.faults, self.log, self.worlds = gateway.faults, gateway.log, gateway.worlds
+        self.boot: list[dict[str, Any]] = []  # for the node joiner, which reads them with the changes
 
     def world(self, body: dict[str, Any]) -> World:
         return self.worlds.get(body.get("region") or self.region)
@@ -86,6 +87,7 @@ def reset(control: Control, body: dict[str, Any]) -> Any:
     control.worlds.shared.settings.reset()
     control.gateway.shifts.reset()
     control.log.clear()
+    control.boot = []
     if body.get("instances"):
         for world in control.worlds.all():
             world.reset()
@@ -254,10 +256,10 @@ def get_instances(control: Control, body: dict[str, Any]) -> Any:
     store = control.world(body).instances
     since = int(body.get("since", 0))
     wait = min(float(body.get("waitMs", 0)), 30_000) / 1000
-    version, found = store.wait_for_change(since, wait) if wait else store.wait_for_change(since, 0)
+    version, found = store.wait_for_change(since, wait)
     if body.get("state"):
         found = [i for i in found if i["state"] == body["state"]]
-    return {"version": version, "instances": found}
+    return {"version": version, "instances": found, "boot": control.boot}
 
 
 @route("PUT", "/instance")
@@ -282,8 +284,20 @@ def delete_instance(control: Control, body: dict[str, Any]) -> Any:
     with world.lock:
         instance = control.instance(body)
         world.instances.set_state(instance, "terminated")
-        del world.instances.by_id[instance.id]
-        world.instances._order.pop(instance.id, None)
+        world.instances.forget(instance)
+
+
+@route("PUT", "/boot")
+def put_boot(control: Control, body: dict[str, Any]) -> Any:
+    """How instances boot, for the node joiner. A rule with the same `match` replaces the one before."""
+    kept = [r for r in control.boot if r.get("match") != body.get("match")]
+    control.boot = [*kept, body]
+    return {"rules": control.boot}
+
+
+@route("DELETE", "/boot")
+def delete_boot(control: Control, body: dict[str, Any]) -> Any:
+    control.boot = [r for r in control.boot if "match" in body and r.get("match") != body["match"]]
 
 
 @route("PUT", "/status-event")

@@ -38,11 +38,14 @@ class Gateway:
         self.faults, self.wire = shared.faults, shared.wire
         self.price_list = PriceList(shared.prices, shared.types, shared.pager)
         self.shifts = ZonalShifts(cluster)
+        self.control_url = ""  # set when the control path listens; tells the node joiner where it is
         self.queues = Queues()
         self.queues.install()
         self.moto = DomainDispatcherApplication(create_backend_app)
 
     def __call__(self, request: Request) -> Response:
+        if request.path == "/_local/control":
+            return json_response({"url": self.control_url}, "", "application/json")
         started = time.perf_counter()
         access_key, region, service = credentials(request)
         action, form = self._action(service, request)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .filters import tag_list
-from .wire import Ec2Wire, Raw, when
+from .wire import Ec2Wire, Raw
 
 CODES = {"pending": 0, "running": 16, "shutting-down": 32, "terminated": 48, "stopping": 64, "stopped": 80}
 
@@ -124,17 +124,20 @@ class Instances:
         self.by_id: dict[str, Instance] = {}
         self.version = 0
         self.sequence = 0
-        self._order: dict[str, int] = {}  # instance id to version, oldest change first
+        self._order: dict[str, int] = {}  # instance id to version, oldest change first; also of gone ones
         self._due: list[tuple[float, int, str, str]] = []
         self._tie = 0
         threading.Thread(target=self._run, name="instance-states", daemon=True).start()
 
     def reset(self) -> None:
-        self.by_id.clear()
-        self._order.clear()
         self._due.clear()
-        self.version += 1
-        self.changed.notify_all()
+        for instance in self.all():
+            self.forget(instance)
+
+    def forget(self, instance: Instance) -> None:
+        """The instance is no longer listed; watchers are told that it is gone."""
+        del self.by_id[instance.id]
+        self._note(instance.id)
 
     def all(self) -> list[Instance]:
         return list(self.by_id.values())
@@ -152,10 +155,13 @@ class Instances:
     def mark(self, instance: Instance) -> None:
         """Notes that the instance changed: its XML is stale and watchers are told."""
         instance.touched()
-        self.version += 1
+        self._note(instance.id)
         instance.version = self.version
-        self._order.pop(instance.id, None)
-        self._order[instance.id] = self.version
+
+    def _note(self, instance_id: str) -> None:
+        self.version += 1
+        self._order.pop(instance_id, None)
+        self._order[instance_id] = self.version
         self.changed.notify_all()
 
     def schedule(self, instance: Instance, state: str, after_ms: float) -> None:
@@ -207,19 +213,22 @@ class Instances:
                     if instance is None:
                         continue
                     if state == "forgotten":
-                        del self.by_id[instance_id]
-                        self._order.pop(instance_id, None)
+                        self.forget(instance)
                     else:
                         self._enter(instance, state)
                 pause = self._due[0][0] - time.time() if self._due else 3600.0
                 self.changed.wait(max(pause, 0.001))
 
-    def changes_since(self, version: int) -> list[Instance]:
+    def changes_since(self, version: int) -> list[dict[str, Any]]:
         found = []
         for instance_id in reversed(self._order):
             if self._order[instance_id] <= version:
                 break
-            found.append(self.by_id[instance_id])
+            instance = self.by_id.get(instance_id)
+            if instance:
+                found.append(instance.summary())
+            elif version:
+                found.append({"id": instance_id, "version": self._order[instance_id], "state": "gone", "tags": {}})
         found.reverse()
         return found
 
@@ -231,8 +240,4 @@ class Instances:
                 if left <= 0:
                     break
                 self.changed.wait(left)
-            return self.version, [i.summary() for i in self.changes_since(version)]
-
-
-def launch_time(instance: Instance) -> Any:
-    return when(instance.launched)
+            return self.version, self.changes_since(version)
