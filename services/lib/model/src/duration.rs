@@ -194,7 +194,7 @@ fn go_text(nanos: i64) -> String {
 /// `value / unit` with no more decimals than it has. `unit` is a power of ten.
 fn decimal(value: u64, unit: u64) -> String {
     let width = unit.ilog10() as usize;
-    if value % unit == 0 {
+    if value.is_multiple_of(unit) {
         return (value / unit).to_string();
     }
     let text = format!("{}.{:0width$}", value / unit, value % unit);

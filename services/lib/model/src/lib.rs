@@ -4,6 +4,7 @@
 //! Pure: no clock, no I/O, no async, no Kubernetes or AWS types. Conversions from API objects live in `api`, decisions in
 //! `solver` and `policy`.
 
+pub mod do_not_disrupt;
 pub mod duration;
 pub mod labels;
 pub mod price;

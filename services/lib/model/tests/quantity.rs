@@ -8,7 +8,7 @@ fn figure(text: &str) -> i64 {
     match text {
         "max" => i64::MAX,
         "min" => i64::MIN,
-        number => number.parse().unwrap(),
+        number => number.parse().expect("a recorded figure"),
     }
 }
 
@@ -25,7 +25,7 @@ fn rows() -> Vec<[&'static str; 6]> {
     let rows: Vec<_> = RECORDED
         .lines()
         .filter(|line| !line.starts_with('#'))
-        .map(|line| <[&str; 6]>::try_from(line.split('\t').collect::<Vec<_>>()).unwrap())
+        .map(|line| <[&str; 6]>::try_from(line.split('\t').collect::<Vec<_>>()).expect("six columns"))
         .collect();
     assert!(rows.len() > 300, "only {} recorded figures", rows.len());
     rows
@@ -69,7 +69,9 @@ fn recorded_quantities_sort_like_their_canonical_selves() {
 #[test]
 fn values_beyond_the_limit_are_held_there_and_keep_their_sign() {
     let limit: Quantity = "1e29".parse().unwrap();
-    for text in ["1e30", "1e38", "1e2147483647", "9223372036854775807E", "999999999999999999999999999999999999999999"] {
+    for text in
+        ["1e30", "1e38", "1e2147483647", "9223372036854775807E", "999999999999999999999999999999999999999999"]
+    {
         assert_eq!(text.parse::<Quantity>(), Ok(limit), "{text}");
         assert_eq!(format!("-{text}").parse::<Quantity>(), Ok(-limit), "-{text}");
     }

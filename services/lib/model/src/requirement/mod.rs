@@ -202,17 +202,19 @@ impl Requirement {
         }
     }
 
-    /// Some allowed value, the same one every time: the least listed, or the least integer that is neither excluded nor
-    /// out of bounds. `None` when nothing, or no such integer, is allowed.
+    /// Some allowed value, the same one every time: the least listed, or the integer nearest to zero that is neither
+    /// excluded nor out of bounds, positive ones first. `None` when nothing, or no integer, is allowed.
     #[must_use]
     pub fn any(&self) -> Option<String> {
         if !self.complement {
             return self.values.first().cloned();
         }
-        let least = self.gte.unwrap_or(0);
+        let least = self.gte.unwrap_or(i64::MIN);
         let most = self.lte.unwrap_or(i64::MAX);
         // Only as many can be excluded as are listed, so the search ends.
-        (least..=most).map(|n| n.to_string()).find(|n| !self.values.contains(n))
+        let upwards = least.max(0)..=most;
+        let downwards = (least..=most.min(-1)).rev();
+        upwards.chain(downwards).map(|n| n.to_string()).find(|n| !self.values.contains(n))
     }
 
     /// Exactly the values that both allow. `key` is that of `self`.

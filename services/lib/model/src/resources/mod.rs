@@ -1,10 +1,14 @@
 //! Resource vectors: an ordered map from resource name to [`Quantity`]. A name that is absent counts as zero.
 
+mod of_pod;
+
 use std::collections::BTreeMap;
 use std::collections::btree_map;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+
+pub use of_pod::{Container, PodParts};
 
 use crate::quantity::Quantity;
 
@@ -88,8 +92,16 @@ impl Resources {
         }
     }
 
-    /// Subtracts every entry of `other`; results may be negative.
+    /// Subtracts from the resources named here what `other` has of them; results may be negative. What only `other` names
+    /// is passed over, so that an overhead on an unknown resource makes nothing negative.
     pub fn sub(&mut self, other: &Self) {
+        for (name, own) in &mut self.0 {
+            *own -= other.get(name);
+        }
+    }
+
+    /// Subtracts every entry of `other`: what only `other` names becomes negative.
+    pub fn sub_all(&mut self, other: &Self) {
         for (name, amount) in &other.0 {
             match self.0.get_mut(name) {
                 Some(own) => *own -= *amount,
