@@ -142,7 +142,8 @@ def _build_venv(label: str, component: Component, say: Callable[[str], None]) ->
     _run(label, component, install, cache, dict(os.environ), say)
     link = cache / "venv"
     if link.is_dir() and not link.is_symlink():
-        shutil.rmtree(link)
+        # Somebody made it by hand; programs may be running from it, so it goes only after the new one is there.
+        link.rename(cache / f"venv-replaced-{os.getpid()}")
     temporary = cache / f".venv.{os.getpid()}"
     temporary.symlink_to(home.name)
     os.replace(temporary, link)

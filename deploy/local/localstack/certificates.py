@@ -1,20 +1,18 @@
 """One certificate authority an instance, and the certificates that the control plane needs. Made by
 openssl, elliptic curve keys, so that all of it takes a fraction of a second."""
 
-import concurrent.futures
 import shutil
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from . import files
 from .failure import Failure
 from .paths import Instance
+from .settings import API_SERVICE_ADDRESS, BRIDGE_ADDRESS
 
 DAYS = "3650"
-# Where a real kubelet's pods find the API server: the bridge of that node (see kubelet.py).
-BRIDGE_ADDRESS = "10.245.0.1"
-SERVICE_ADDRESS = "10.96.0.1"
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ LEAVES = (
         "apiserver", "/CN=kube-apiserver",
         "DNS:localhost,DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc,"
         "DNS:kubernetes.default.svc.cluster.local,"
-        f"IP:127.0.0.1,IP:{SERVICE_ADDRESS},IP:{BRIDGE_ADDRESS}",
+        f"IP:127.0.0.1,IP:{API_SERVICE_ADDRESS},IP:{BRIDGE_ADDRESS}",
     ),
     Leaf("kubelet-serving", "/O=system:nodes/CN=system:node:kubelet", f"IP:{BRIDGE_ADDRESS},DNS:kubelet"),
     Leaf("admin", "/O=system:masters/CN=admin"),
@@ -57,7 +55,7 @@ def ensure(instance: Instance) -> None:
         "req", "-x509", *_key(pki / "ca.key"), "-out", str(pki / "ca.crt"), "-days", DAYS, "-subj", "/CN=local-stack",
         "-addext", "basicConstraints=critical,CA:TRUE", "-addext", "keyUsage=critical,keyCertSign,cRLSign,digitalSignature",
     )
-    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+    with ThreadPoolExecutor(4) as pool:
         # Service account tokens are signed with RSA: the API server's discovery document of keys then suits every client.
         pending = [pool.submit(_service_account_key, pki)]
         pending += [pool.submit(_issue, pki, leaf) for leaf in LEAVES]

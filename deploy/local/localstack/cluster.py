@@ -33,14 +33,6 @@ def silent(_: str) -> None:
     pass
 
 
-def existing(instance: Instance) -> Cluster:
-    """The instance as a former `up` left it; its API server must run."""
-    record = files.read(instance.state / "cluster.json")
-    if record is None or not process.find(instance, "kube-apiserver"):
-        raise Failure(f"no running stack in {instance.dir}: start it with `stack up`")
-    return Cluster(instance, ports.of_cluster(instance), json.loads(record)["name"])
-
-
 @dataclass
 class Start:
     """One `up`: what it started, so that a failure can be undone, and how long each part took."""

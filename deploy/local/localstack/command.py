@@ -130,10 +130,11 @@ def _down(_: argparse.Namespace, instance: Instance) -> None:
 
 def _run(options: argparse.Namespace, instance: Instance) -> None:
     from . import cluster, demo
+    from .processes import Cluster
 
     try:
         _up(argparse.Namespace(**{**vars(options), "output": "text"}), instance)
-        demo.play(cluster.existing(instance))
+        demo.play(Cluster.existing(instance))
     finally:
         # A second Ctrl-C must not leave processes behind.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -149,7 +150,8 @@ def _status(options: argparse.Namespace, instance: Instance) -> int:
 
 
 def _service_start(options: argparse.Namespace, instance: Instance) -> None:
-    from . import api, cluster, environment, files, services
+    from . import api, environment, files, services
+    from .processes import Cluster
 
     service = services.known(options.name)
     extra = {}
@@ -158,7 +160,7 @@ def _service_start(options: argparse.Namespace, instance: Instance) -> None:
         if not equals:
             raise Failure(f"--env {pair}: NAME=VALUE is needed", 64)
         extra[name] = value
-    existing = cluster.existing(instance)
+    existing = Cluster.existing(instance)
     client = api.Api(instance, existing.ports["kube-apiserver"])
     replica = services.start(existing, client, service, options.replica, options.arg, extra, options.bin_dir)
     if not options.no_wait:
@@ -171,9 +173,10 @@ def _service_start(options: argparse.Namespace, instance: Instance) -> None:
 
 
 def _service_stop(options: argparse.Namespace, instance: Instance) -> None:
-    from . import cluster, files, services
+    from . import services
+    from .processes import Cluster
 
-    existing = cluster.existing(instance)
+    existing = Cluster.existing(instance)
     name = services.process_name(services.known(options.name), options.replica)
     stopped = services.stop(existing, [name], options.kill)
     if options.output == "json":
@@ -194,9 +197,10 @@ def _service_list(options: argparse.Namespace, instance: Instance) -> None:
 
 
 def _kubelet(options: argparse.Namespace, instance: Instance) -> None:
-    from . import cluster, kubelet
+    from . import kubelet
+    from .processes import Cluster
 
     if options.action == "up":
-        kubelet.up(cluster.existing(instance), _say)
+        kubelet.up(Cluster.existing(instance), _say)
     else:
         kubelet.down(instance, _say)

@@ -1,6 +1,7 @@
 """The processes of the cluster: how each is started and when it is ready. Services are elsewhere."""
 
 import http.client
+import json
 import os
 import ssl
 import string
@@ -8,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import api, certificates, files, kubeconfig, paths, settings
+from . import api, files, kubeconfig, paths, ports, process, settings
+from .failure import Failure
 from .paths import Instance
 
 
@@ -29,6 +31,14 @@ class Cluster:
     instance: Instance
     ports: dict[str, int]
     cluster_name: str = settings.CLUSTER_NAME
+
+    @classmethod
+    def existing(cls, instance: Instance) -> "Cluster":
+        """The instance as a former `up` left it; its API server must run."""
+        record = files.read(instance.state / "cluster.json")
+        if record is None or not process.find(instance, "kube-apiserver"):
+            raise Failure(f"no running stack in {instance.dir}: start it with `stack up`")
+        return cls(instance, ports.of_cluster(instance), json.loads(record)["name"])
 
     def url(self, port: str, scheme: str = "http") -> str:
         return f"{scheme}://127.0.0.1:{self.ports[port]}"
@@ -72,12 +82,12 @@ class Cluster:
             f"--etcd-servers={self.url('etcd')}",
             "--bind-address=127.0.0.1", f"--secure-port={self.ports['kube-apiserver']}",
             # Loopback may not be advertised. A real kubelet's bridge serves this address; nothing else uses it.
-            f"--advertise-address={certificates.BRIDGE_ADDRESS}",
+            f"--advertise-address={settings.BRIDGE_ADDRESS}",
             f"--tls-cert-file={pki}/apiserver.crt", f"--tls-private-key-file={pki}/apiserver.key",
             f"--client-ca-file={pki}/ca.crt", "--authorization-mode=Node,RBAC",
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={pki}/sa.pub", f"--service-account-signing-key-file={pki}/sa.key",
-            "--service-cluster-ip-range=10.96.0.0/16", "--allow-privileged=true",
+            f"--service-cluster-ip-range={settings.SERVICE_RANGE}", "--allow-privileged=true",
             f"--requestheader-client-ca-file={pki}/ca.crt", "--requestheader-allowed-names=front-proxy",
             "--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
             "--requestheader-extra-headers-prefix=X-Remote-Extra-",
