@@ -1,0 +1,124 @@
+//! The shell every service stands on: process and signals, configuration, logs, traces and metrics, admin HTTP, gRPC with
+//! TLS and caller authentication, leader election, watches that feed an index. It decides nothing about nodes or pods and
+//! knows no cloud.
+//!
+//! A service is three small files on top of it:
+//!
+//! ```ignore
+//! // main.rs
+//! fn main() -> std::process::ExitCode {
+//!     runtime::main(Service::PricingCache, pricing_cache::start)
+//! }
+//!
+//! // config.rs
+//! #[derive(Debug, clap::Parser)]
+//! pub struct Config {
+//!     #[command(flatten)]
+//!     pub process: runtime::ProcessConfig,
+//!     #[command(flatten)]
+//!     pub settings: runtime::Settings,
+//! }
+//! impl runtime::ServiceConfig for Config {
+//!     fn process(&self) -> &runtime::ProcessConfig { &self.process }
+//! }
+//!
+//! // lib.rs: the whole wiring
+//! pub async fn start(config: Config, shell: &mut runtime::Shell) -> anyhow::Result<()> {
+//!     let (actor, prices) = Prices::new(config.settings, shell.readiness.check("prices", "first refresh"));
+//!     let stop = shell.stop();
+//!     shell.process.spawn("prices", actor.run(stop));
+//!
+//!     let access = Access::new()
+//!         .allow(SERVICE_NAME, "GetPrices", &[Service::Provisioner], Humans::Read)
+//!         .allow(SERVICE_NAME, "ReportUnavailable", &[Service::InterruptionWatcher], Humans::Granted);
+//!     shell.serve(GrpcServer::new(access).add_service(PricingCacheServer::new(Handler { prices }))).await?;
+//!     Ok(())
+//! }
+//! ```
+
+pub mod admin;
+pub mod config;
+mod config_values;
+pub mod grpc;
+pub mod kube_client;
+mod log_format;
+pub mod metrics;
+pub mod process;
+mod process_metrics;
+pub mod readiness;
+mod service;
+mod settings;
+mod shell;
+pub mod telemetry;
+pub mod trace;
+
+use std::process::ExitCode;
+
+pub use config::{ProcessConfig, ServiceConfig};
+pub use metrics::Metrics;
+pub use process::Process;
+pub use readiness::{Check, Readiness};
+pub use service::Service;
+pub use settings::{FeatureGates, MinValuesPolicy, PreferencePolicy, Settings};
+pub use shell::{Addresses, Shell};
+pub use telemetry::Telemetry;
+
+/// Two threads are enough for services that mostly wait, and keep the idle process small; heavy computing has its own pool.
+const WORKERS: usize = 2;
+
+/// The whole of a service's `main`: read the configuration, start telemetry, connect to the API server, let `start` wire
+/// the service, run until a signal or a failure.
+pub fn main<C: ServiceConfig>(
+    service: Service,
+    start: impl AsyncFnOnce(C, &mut Shell) -> anyhow::Result<()>,
+) -> ExitCode {
+    let config = match config::parse::<C>() {
+        Ok(config) => config,
+        Err(status) => return status,
+    };
+    let built = tokio::runtime::Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build();
+    let runtime = match built {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("error: start the async runtime: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let status = runtime.block_on(run(service, config, start));
+    // Tasks left behind after the grace period must not hold up the exit.
+    runtime.shutdown_background();
+    status
+}
+
+async fn run<C: ServiceConfig>(
+    service: Service,
+    config: C,
+    start: impl AsyncFnOnce(C, &mut Shell) -> anyhow::Result<()>,
+) -> ExitCode {
+    let telemetry = match Telemetry::init(service, config.process()) {
+        Ok(telemetry) => telemetry,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let outcome = async {
+        let mut shell = Shell::new(service, config.process().clone()).await?;
+        start(config, &mut shell).await?;
+        shell.process.run().await
+    };
+    let outcome = Box::pin(outcome).await;
+    let status = match outcome {
+        Ok(()) => {
+            tracing::info!("stopped");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            tracing::error!(error = format!("{error:#}"), "{service} ends");
+            ExitCode::FAILURE
+        }
+    };
+    // Blocks for up to a second when no collector answers; the runtime must still turn meanwhile.
+    tokio::task::block_in_place(|| drop(telemetry));
+    status
+}

@@ -1,0 +1,134 @@
+//! The admin HTTP server: metrics and probes for machines, debug pages for people who switched them on. Not
+//! authenticated, so it tells nothing that is secret and changes nothing.
+
+use std::net::SocketAddr;
+
+use anyhow::Context as _;
+use axum::{
+    Router,
+    extract::State,
+    http::{HeaderMap, StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::{Metrics, Readiness};
+
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+#[derive(Clone)]
+pub struct Admin {
+    pub metrics: Metrics,
+    pub readiness: Readiness,
+    /// Whether /debug/ pages are served.
+    pub profiling: bool,
+}
+
+impl Admin {
+    /// Serves until `stop`.
+    pub async fn serve(self, listener: TcpListener, stop: CancellationToken) -> anyhow::Result<()> {
+        let stopped = stop.cancelled_owned();
+        axum::serve(listener, self.routes()).with_graceful_shutdown(stopped).await.context("serve admin HTTP")
+    }
+
+    fn routes(self) -> Router {
+        let mut routes = Router::new()
+            .route("/metrics", get(metrics))
+            .route("/healthz", get(|| async { "ok\n" }))
+            .route("/readyz", get(ready));
+        if self.profiling {
+            routes = routes.route("/debug/tasks", get(tasks));
+        }
+        routes.with_state(self)
+    }
+}
+
+pub async fn bind(addr: SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(addr).await.with_context(|| format!("listen on {addr}"))
+}
+
+async fn metrics(State(admin): State<Admin>, headers: HeaderMap) -> Response {
+    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let (kind, text) = if accept.contains("application/openmetrics-text") {
+        (OPEN_METRICS, admin.metrics.open_metrics())
+    } else {
+        (PROMETHEUS, admin.metrics.prometheus_text())
+    };
+    ([(header::CONTENT_TYPE, kind)], text).into_response()
+}
+
+async fn ready(State(admin): State<Admin>) -> Response {
+    let missing = admin.readiness.missing();
+    if missing.is_empty() {
+        return "ok\n".into_response();
+    }
+    (StatusCode::SERVICE_UNAVAILABLE, missing.join("\n") + "\n").into_response()
+}
+
+async fn tasks() -> String {
+    let runtime = tokio::runtime::Handle::current();
+    let metrics = runtime.metrics();
+    format!(
+        "workers {}\nalive tasks {}\nglobal queue depth {}\n",
+        metrics.num_workers(),
+        metrics.num_alive_tasks(),
+        metrics.global_queue_depth()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::{body::Body, http::Request};
+    use http_body_util::BodyExt as _;
+    use tower::ServiceExt as _;
+
+    use super::*;
+    use crate::Service;
+
+    async fn get(admin: &Admin, path: &str, accept: &str) -> (StatusCode, String, String) {
+        let request = Request::get(path).header(header::ACCEPT, accept).body(Body::empty()).unwrap();
+        let response = admin.clone().routes().oneshot(request).await.unwrap();
+        let kind = response.headers().get(header::CONTENT_TYPE).map(|kind| kind.to_str().unwrap().to_owned());
+        let status = response.status();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        (status, kind.unwrap_or_default(), String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    fn admin(profiling: bool) -> Admin {
+        Admin { metrics: Metrics::new(Service::Termination), readiness: Readiness::default(), profiling }
+    }
+
+    #[tokio::test]
+    async fn readyz_lists_what_is_missing_and_healthz_does_not_care() {
+        let admin = admin(false);
+        let nodes = admin.readiness.check("nodes", "first list");
+        admin.readiness.check("leases", "first answer");
+        let (status, _, body) = get(&admin, "/readyz", "").await;
+        assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(body, "leases: first answer\nnodes: first list\n");
+        assert_eq!(get(&admin, "/healthz", "").await.0, StatusCode::OK);
+        nodes.ready();
+        admin.readiness.check("leases", "").ready();
+        assert_eq!(get(&admin, "/readyz", "").await.0, StatusCode::OK);
+    }
+
+    #[tokio::test]
+    async fn a_scraper_gets_the_format_it_asks_for() {
+        let admin = admin(false);
+        let (_, kind, body) = get(&admin, "/metrics", "application/openmetrics-text;version=1.0.0,text/plain").await;
+        assert_eq!(kind, OPEN_METRICS);
+        assert!(body.ends_with("# EOF\n"));
+        let (_, kind, body) = get(&admin, "/metrics", "*/*").await;
+        assert_eq!(kind, PROMETHEUS);
+        assert!(body.contains("# TYPE process_cpu_seconds_total counter"));
+    }
+
+    #[tokio::test]
+    async fn debug_pages_are_there_only_when_switched_on() {
+        assert_eq!(get(&admin(false), "/debug/tasks", "").await.0, StatusCode::NOT_FOUND);
+        assert_eq!(get(&admin(true), "/debug/tasks", "").await.0, StatusCode::OK);
+    }
+}

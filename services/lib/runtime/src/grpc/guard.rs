@@ -1,0 +1,171 @@
+//! Admission of one call: authenticate, look up the method's rule, ask for a person's grant where the rule wants one.
+//! Refusals tell what to do about them.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use http::{HeaderMap, header};
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use kube::{Api, Client, api::PostParams};
+use tokio::time::Instant;
+use tonic::Status;
+
+use super::{
+    access::{Access, Humans, Rule, is_open},
+    auth::{AUDIENCE, Authenticator, Error, Identity},
+    errors,
+};
+use crate::{Metrics, Service, metrics::Reason};
+
+/// The API group of the virtual resource `services/<method>` that grants are given on.
+pub const GRANT_GROUP: &str = "rpc.karpenter.sh";
+
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+const GRANT_BELIEVED: Duration = Duration::from_secs(30);
+const REFUSAL_BELIEVED: Duration = Duration::from_secs(5);
+const MOST_ENTRIES: usize = 4096;
+
+pub(crate) struct Guard {
+    callee: Service,
+    access: Access,
+    metrics: Metrics,
+    check: Option<Check>,
+}
+
+struct Check {
+    namespace: String,
+    authenticator: Authenticator,
+    reviews: Api<SubjectAccessReview>,
+    grants: Mutex<HashMap<Question, (Instant, bool)>>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Question {
+    user: String,
+    groups: Vec<String>,
+    method: String,
+}
+
+impl Guard {
+    /// Without a client nobody is asked and everybody is let in: for runs with `--insecure-local` only.
+    pub(crate) fn new(callee: Service, namespace: &str, access: Access, metrics: Metrics, client: Option<Client>) -> Self {
+        let check = client.map(|client| Check {
+            namespace: namespace.to_owned(),
+            authenticator: Authenticator::new(client.clone(), namespace),
+            reviews: Api::all(client),
+            grants: Mutex::default(),
+        });
+        Self { callee, access, metrics, check }
+    }
+
+    pub(crate) async fn admit(&self, path: &str, headers: &HeaderMap) -> Result<Identity, Status> {
+        let Some(check) = &self.check else { return Ok(Identity::Anonymous) };
+        if is_open(path) {
+            return Ok(Identity::Anonymous);
+        }
+        // A path without a rule is a path that nobody serves: the router says so.
+        let Some(rule) = self.access.rule(path) else { return Ok(Identity::Anonymous) };
+        let verdict = self.judge(check, rule, headers).await;
+        if let Err(refusal) = &verdict {
+            self.metrics.refused.get_or_create(&Reason { reason: refusal.0 }).inc();
+            tracing::debug!(path, reason = refusal.0, message = refusal.1.message(), "call refused");
+        }
+        verdict.map_err(|(_, status)| status)
+    }
+
+    async fn judge(&self, check: &Check, rule: &Rule, headers: &HeaderMap) -> Result<Identity, (&'static str, Status)> {
+        let refuse = |reason, message: String| (reason, errors::unauthenticated(reason, message));
+        let token = bearer(headers).ok_or_else(|| {
+            let how = format!(
+                "no bearer token in the authorization metadata; get one with: \
+                 kubectl create token <serviceaccount> --audience {AUDIENCE}"
+            );
+            refuse("TOKEN_MISSING", how)
+        })?;
+        let identity = check.authenticator.identify(token).await.map_err(|error| match &error {
+            Error::Rejected(_) => refuse(
+                "TOKEN_REJECTED",
+                format!("{error}; tokens for this server are made with: kubectl create token <serviceaccount> --audience {AUDIENCE}"),
+            ),
+            Error::Unknown(source) => {
+                let reason = "TOKEN_NOT_REVIEWED";
+                (reason, errors::unavailable(reason, format!("{error}: {source}")))
+            }
+            Error::Slow => ("TOKEN_NOT_REVIEWED", errors::unavailable("TOKEN_NOT_REVIEWED", error.to_string())),
+        })?;
+        let allowed = match (&identity, rule.humans) {
+            (Identity::Service(service), _) if rule.services.contains(service) => true,
+            // An account of ours that the table does not name gets no more than a person would.
+            (Identity::Service(_) | Identity::Human { .. }, Humans::Read) => true,
+            (Identity::Human { user, groups }, Humans::Granted) => {
+                self.granted(check, rule, user, groups).await.map_err(|status| ("GRANT_NOT_REVIEWED", status))?
+            }
+            _ => false,
+        };
+        if allowed { Ok(identity) } else { Err(("NOT_ALLOWED", self.denied(rule, &identity))) }
+    }
+
+    fn denied(&self, rule: &Rule, identity: &Identity) -> Status {
+        let (callee, method) = (self.callee, &rule.method);
+        let resource = format!("services/{}", method.to_lowercase());
+        let what = match rule.humans {
+            Humans::Granted if matches!(identity, Identity::Human { .. }) => format!(
+                "needs an RBAC grant: verb create on {resource}, group {GRANT_GROUP}, resource name {callee}"
+            ),
+            _ => {
+                let who: Vec<_> = rule.services.iter().map(|service| service.as_str()).collect();
+                let who = if who.is_empty() { "nobody".to_owned() } else { who.join(", ") };
+                format!("is for other services only: {who}")
+            }
+        };
+        let metadata = [("caller", identity.to_string()), ("method", method.clone()), ("service", callee.to_string())];
+        errors::permission_denied("NOT_ALLOWED", format!("{identity} may not call {method} of {callee}: it {what}"), metadata)
+    }
+
+    async fn granted(&self, check: &Check, rule: &Rule, user: &str, groups: &[String]) -> Result<bool, Status> {
+        let question = Question { user: user.to_owned(), groups: groups.to_vec(), method: rule.method.to_lowercase() };
+        let now = Instant::now();
+        let known = check.grants.lock().unwrap_or_else(PoisonError::into_inner).get(&question).copied();
+        if let Some((_, allowed)) = known.filter(|(until, _)| now < *until) {
+            return Ok(allowed);
+        }
+        let review = SubjectAccessReview {
+            spec: SubjectAccessReviewSpec {
+                user: Some(question.user.clone()),
+                groups: Some(question.groups.clone()),
+                resource_attributes: Some(ResourceAttributes {
+                    verb: Some("create".to_owned()),
+                    group: Some(GRANT_GROUP.to_owned()),
+                    resource: Some("services".to_owned()),
+                    subresource: Some(question.method.clone()),
+                    name: Some(self.callee.as_str().to_owned()),
+                    namespace: Some(check.namespace.clone()),
+                    ..ResourceAttributes::default()
+                }),
+                ..SubjectAccessReviewSpec::default()
+            },
+            ..SubjectAccessReview::default()
+        };
+        let unknown = |why: String| errors::unavailable("GRANT_NOT_REVIEWED", format!("ask the API server for {user}'s grant: {why}"));
+        let params = PostParams::default();
+        let asked = tokio::time::timeout(CALL_TIMEOUT, check.reviews.create(&params, &review)).await;
+        let answer = asked.map_err(|_| unknown("no answer in time".to_owned()))?;
+        let allowed = answer.map_err(|error| unknown(error.to_string()))?.status.is_some_and(|status| status.allowed);
+        let until = now + if allowed { GRANT_BELIEVED } else { REFUSAL_BELIEVED };
+        let mut grants = check.grants.lock().unwrap_or_else(PoisonError::into_inner);
+        if grants.len() >= MOST_ENTRIES {
+            grants.clear();
+        }
+        grants.insert(question, (until, allowed));
+        Ok(allowed)
+    }
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let text = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = text.split_once(' ')?;
+    (scheme.eq_ignore_ascii_case("bearer") && !token.trim().is_empty()).then(|| token.trim())
+}

@@ -1,0 +1,34 @@
+//! gRPC between the services: one server stack, one caller, and the trust between them.
+//!
+//! ```text
+//!  caller                                            callee
+//!  Peers ── watches ConfigMap karpenter-<callee>-trust ◀── trust: own certificate and address
+//!    │ pick a replica (any, named, leader)             │
+//!  Caller: token, trace, request id, deadline ─ TLS ─▶ stack: span, metrics, guard, limit, deadline ─▶ handler
+//!           pin: exactly the published certificate       guard: TokenReview, access table, grants
+//! ```
+
+mod access;
+mod auth;
+mod deadline;
+pub mod errors;
+mod guard;
+mod listen;
+mod methods;
+mod observed;
+mod pin;
+mod request_id;
+mod server;
+mod stack;
+pub mod tls;
+
+pub use access::{Access, Humans};
+pub use auth::{AUDIENCE, Identity};
+pub use guard::GRANT_GROUP;
+pub use request_id::{REQUEST_ID, current_request_id};
+pub use server::GrpcServer;
+
+/// Who sent this request. [`Identity::Anonymous`] when authentication is off.
+pub fn caller<T>(request: &tonic::Request<T>) -> Identity {
+    request.extensions().get::<Identity>().cloned().unwrap_or(Identity::Anonymous)
+}

@@ -1,0 +1,222 @@
+//! A gRPC server as all five services run it: their handlers, health, reflection, and the stack that every call goes
+//! through. It is told its access table and refuses to start when a method is missing from it.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use anyhow::{Context as _, bail};
+use http::Request;
+use tokio::{net::TcpListener, sync::mpsc};
+use tokio_rustls::TlsAcceptor;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+use tonic::{
+    body::Body,
+    server::NamedService,
+    service::{Routes, RoutesBuilder},
+    transport::Server,
+};
+use tonic_health::{
+    ServingStatus,
+    server::{HealthReporter, HealthService},
+};
+use tower::Service as TowerService;
+
+use super::{
+    access::Access,
+    guard::Guard,
+    listen,
+    methods::Methods,
+    stack::{Shared, StackLayer},
+};
+use crate::{Metrics, Readiness, Service, readiness::Changes};
+
+/// A call that names no deadline, or a longer one, gets this.
+const LONGEST: Duration = Duration::from_secs(120);
+const CONCURRENCY: usize = 512;
+
+/// What a service wants to serve. Handed to [`crate::Shell::serve`].
+pub struct GrpcServer {
+    routes: RoutesBuilder,
+    names: Vec<&'static str>,
+    descriptors: Vec<&'static [u8]>,
+    access: Access,
+    longest: Duration,
+    concurrency: usize,
+}
+
+impl GrpcServer {
+    pub fn new(access: Access) -> Self {
+        Self {
+            routes: Routes::builder(),
+            names: Vec::new(),
+            descriptors: vec![proto::FILE_DESCRIPTOR_SET],
+            access,
+            longest: LONGEST,
+            concurrency: CONCURRENCY,
+        }
+    }
+
+    #[must_use]
+    pub fn add_service<S>(mut self, service: S) -> Self
+    where
+        S: TowerService<Request<Body>, Error = Infallible> + NamedService + Clone + Send + Sync + 'static,
+        S::Response: axum::response::IntoResponse,
+        S::Future: Send + 'static,
+    {
+        self.routes.add_service(service);
+        self.names.push(S::NAME);
+        self
+    }
+
+    /// The longest time a handler may take until it answers (for streams: until its first byte).
+    #[must_use]
+    pub fn longest(mut self, longest: Duration) -> Self {
+        self.longest = longest;
+        self
+    }
+
+    /// Handlers that run at once; others wait for their turn, within their deadline.
+    #[must_use]
+    pub fn concurrency(mut self, concurrency: usize) -> Self {
+        self.concurrency = concurrency;
+        self
+    }
+
+    pub(crate) fn assemble(
+        mut self,
+        callee: Service,
+        namespace: &str,
+        metrics: &Metrics,
+        client: Option<kube::Client>,
+    ) -> anyhow::Result<Assembled> {
+        let methods = Methods::read(&self.descriptors)?;
+        for name in &self.names {
+            let mut described = methods.of_service(name).peekable();
+            if described.peek().is_none() {
+                bail!("gRPC service {name} is not in any descriptor set: reflection would not show it");
+            }
+            if let Some((path, _)) = described.find(|(path, _)| self.access.rule(path).is_none()) {
+                bail!("the access table says nothing about {path}");
+            }
+        }
+        let health = HealthReporter::new();
+        self.routes.add_service(tonic_health::pb::health_server::HealthServer::new(
+            HealthService::from_health_reporter(health.clone()),
+        ));
+        self.routes.add_service(self.reflection().build_v1().context("set up reflection")?);
+        self.routes.add_service(self.reflection().build_v1alpha().context("set up reflection v1alpha")?);
+        let shared = Shared {
+            methods,
+            guard: Guard::new(callee, namespace, self.access, metrics.clone(), client),
+            families: metrics.rpc_server.clone(),
+            turns: tokio::sync::Semaphore::new(self.concurrency),
+            longest: self.longest,
+        };
+        Ok(Assembled {
+            routes: self.routes.routes(),
+            stack: StackLayer(Arc::new(shared)),
+            health: Health { reporter: health, names: self.names },
+        })
+    }
+
+    fn reflection(&self) -> tonic_reflection::server::Builder<'static> {
+        let ours = tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET);
+        let ours = self.descriptors.iter().fold(ours, |builder, set| builder.register_encoded_file_descriptor_set(set));
+        // Only what is served here: the descriptors know the other four services too.
+        let served = self.names.iter().copied().chain(["grpc.health.v1.Health"]);
+        served.fold(ours, |builder, name| builder.with_service_name(name))
+    }
+}
+
+/// Ready to be served on a listener.
+pub(crate) struct Assembled {
+    routes: Routes,
+    stack: StackLayer,
+    health: Health,
+}
+
+impl Assembled {
+    /// Serves until `stop`, then lets calls under way finish for as long as `drain`.
+    pub(crate) async fn serve(
+        self,
+        listener: TcpListener,
+        tls: Option<Arc<rustls::ServerConfig>>,
+        readiness: Readiness,
+        stop: CancellationToken,
+        drain: Duration,
+    ) -> anyhow::Result<()> {
+        let Self { routes, stack, health } = self;
+        let router = Server::builder()
+            .http2_keepalive_interval(Some(Duration::from_secs(30)))
+            .http2_keepalive_timeout(Some(Duration::from_secs(10)))
+            .layer(stack)
+            .add_routes(routes);
+        let follow = health.follow(readiness.subscribe(), stop.clone());
+        let late = async {
+            stop.cancelled().await;
+            tokio::time::sleep(drain).await;
+        };
+        let served = async {
+            match tls {
+                Some(config) => {
+                    let acceptor = TlsAcceptor::from(config);
+                    let (ready, incoming) = mpsc::channel(64);
+                    let accepting = listen::accept(
+                        listener,
+                        move |stream| {
+                            let accept = acceptor.accept(stream);
+                            async move { accept.await }
+                        },
+                        ready,
+                        stop.clone(),
+                    );
+                    let serving =
+                        router.serve_with_incoming_shutdown(ReceiverStream::new(incoming), stop.clone().cancelled_owned());
+                    tokio::join!(accepting, serving).1
+                }
+                None => {
+                    let (ready, incoming) = mpsc::channel(64);
+                    let accepting =
+                        listen::accept(listener, |stream| std::future::ready(Ok(stream)), ready, stop.clone());
+                    let serving =
+                        router.serve_with_incoming_shutdown(ReceiverStream::new(incoming), stop.clone().cancelled_owned());
+                    tokio::join!(accepting, serving).1
+                }
+            }
+        };
+        tokio::select! {
+            served = served => served.context("serve gRPC"),
+            () = follow => Ok(()),
+            () = late => {
+                tracing::warn!(?drain, "calls still under way at the end of the drain time are cut off");
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The gRPC health service, following the process's readiness.
+struct Health {
+    reporter: HealthReporter,
+    names: Vec<&'static str>,
+}
+
+impl Health {
+    /// Never ends.
+    async fn follow(self, mut readiness: Changes, stop: CancellationToken) {
+        loop {
+            let status = match readiness.is_ready() && !stop.is_cancelled() {
+                true => ServingStatus::Serving,
+                false => ServingStatus::NotServing,
+            };
+            for name in std::iter::once(&"").chain(&self.names) {
+                self.reporter.set_service_status(*name, status).await;
+            }
+            tokio::select! {
+                () = readiness.changed() => {}
+                () = stop.cancelled(), if !stop.is_cancelled() => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! What happens to every call before and after its handler, in this order: request id, span with the caller's trace,
+//! metrics, admission, a turn under the concurrency limit, deadline, and a panic turned into an answer.
+
+use std::{
+    convert::Infallible,
+    panic::AssertUnwindSafe,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use futures::FutureExt as _;
+use http::{Request, Response};
+use tokio::sync::Semaphore;
+use tonic::{Code, Status, body::Body};
+use tower::{Layer, Service};
+use tracing::{Instrument as _, Span, field};
+
+use super::{
+    access::is_open,
+    deadline, errors,
+    guard::Guard,
+    methods::{Method, Methods},
+    observed::Call,
+    request_id,
+};
+use crate::{metrics::RpcFamilies, process::panic_text, trace};
+
+pub(crate) struct Shared {
+    pub(crate) methods: Methods,
+    pub(crate) guard: Guard,
+    pub(crate) families: RpcFamilies,
+    pub(crate) turns: Semaphore,
+    pub(crate) longest: Duration,
+}
+
+#[derive(Clone)]
+pub(crate) struct StackLayer(pub(crate) Arc<Shared>);
+
+impl<S> Layer<S> for StackLayer {
+    type Service = Stack<S>;
+
+    fn layer(&self, inner: S) -> Stack<S> {
+        Stack { inner, shared: self.0.clone() }
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct Stack<S> {
+    inner: S,
+    shared: Arc<Shared>,
+}
+
+type Answer = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+impl<S> Service<Request<Body>> for Stack<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send + 'static,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Answer;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Answer {
+        // The clone is the one that has not been polled ready; the ready one does the work.
+        let spare = self.inner.clone();
+        let inner = std::mem::replace(&mut self.inner, spare);
+        Box::pin(self.shared.clone().answer(inner, request))
+    }
+}
+
+impl Shared {
+    async fn answer<S>(self: Arc<Self>, inner: S, request: Request<Body>) -> Result<Response<Body>, Infallible>
+    where
+        S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Send + 'static,
+        S::Future: Send + 'static,
+    {
+        let path = request.uri().path().to_owned();
+        let method = self.methods.named(&path);
+        let id = request_id::given_or_new(request.headers());
+        let span = server_span(&path, &method, &id);
+        trace::set_parent_from(&span, request.headers());
+        let mut call = Call::begin(&self.families, method, span.clone());
+
+        let handled = request_id::scoped(id.clone(), self.handle(inner, request, &path)).instrument(span.clone()).await;
+        let mut response = handled.unwrap_or_else(|status| {
+            if status.code() == Code::Internal {
+                span.in_scope(|| tracing::error!(path, message = status.message(), "handler failed"));
+            }
+            call.finish(status.code());
+            status.into_http()
+        });
+        request_id::set(response.headers_mut(), &id);
+        Ok(call.follow(response))
+    }
+
+    async fn handle<S>(&self, mut inner: S, mut request: Request<Body>, path: &str) -> Result<Response<Body>, Status>
+    where
+        S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+    {
+        let longest = deadline::for_server(deadline::from_headers(request.headers()), self.longest);
+        let work = async {
+            let caller = self.guard.admit(path, request.headers()).await?;
+            Span::current().record("caller", field::display(&caller));
+            request.extensions_mut().insert(caller);
+            let _turn = match is_open(path) {
+                true => None,
+                false => Some(self.turns.acquire().await.expect("the semaphore is never closed")),
+            };
+            match AssertUnwindSafe(inner.call(request)).catch_unwind().await {
+                Ok(Ok(response)) => Ok(response),
+                Ok(Err(never)) => match never {},
+                Err(panic) => Err(errors::status(
+                    Code::Internal,
+                    "PANIC",
+                    format!("the handler of {path} panicked: {}", panic_text(panic.as_ref())),
+                    [],
+                )),
+            }
+        };
+        tokio::time::timeout(longest, work).await.unwrap_or_else(|_| {
+            let message = format!("{path} was not answered within {longest:?}");
+            Err(errors::status(Code::DeadlineExceeded, "DEADLINE", message, []))
+        })
+    }
+}
+
+/// Probes come every few seconds and are no part of anybody's trace.
+fn server_span(path: &str, method: &Method, id: &str) -> Span {
+    if is_open(path) {
+        return Span::none();
+    }
+    tracing::info_span!(
+        "rpc",
+        otel.name = path.trim_start_matches('/'),
+        otel.kind = "server",
+        otel.status_code = field::Empty,
+        rpc.system = "grpc",
+        rpc.service = method.service,
+        rpc.method = method.name,
+        rpc.grpc.status_code = field::Empty,
+        request_id = id,
+        caller = field::Empty,
+    )
+}

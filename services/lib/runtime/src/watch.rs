@@ -1,0 +1,215 @@
+//! One watch of one kind, feeding one index (or several: a pair of indexes is an index), for as long as the process lives.
+//!
+//! An index sees [`Change::Reset`] with everything at first and after every relist, and single changes in between, so it is
+//! never half filled. An object that does not parse is left out, counted, and named in one warning; the others go on. A
+//! lost connection or an expired resource version is made good here with jittered backoff; the index keeps what it had.
+
+use std::{collections::HashSet, fmt::Debug, future::Future, sync::Arc, time::Duration};
+
+use futures::StreamExt as _;
+use kube::{
+    Api, Client, Resource, ResourceExt as _,
+    core::{DeserializeGuard, NamespaceResourceScope},
+    runtime::{
+        WatchStreamExt as _,
+        utils::ResetTimerBackoff,
+        watcher::{self, Event, ExponentialBackoff},
+    },
+};
+use serde::de::DeserializeOwned;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+
+use crate::{Check, Metrics, metrics::Kind};
+
+/// Never longer than this between two tries: an API server that comes back is noticed within seconds.
+const SLOWEST: Duration = Duration::from_secs(5);
+const QUICKEST: Duration = Duration::from_millis(250);
+const PAGE: u32 = 500;
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change<K> {
+    Applied(Arc<K>),
+    Deleted(Arc<K>),
+    /// All objects there are; what is not among them is gone.
+    Reset(Vec<Arc<K>>),
+}
+
+/// Takes the changes of one kind, in order. Must not block for long: the watch waits for it.
+pub trait Index<K>: Send + 'static {
+    fn change(&mut self, change: Change<K>) -> impl Future<Output = ()> + Send;
+}
+
+/// An actor's mailbox. When the actor is gone nobody is left to tell, and the process is ending anyway.
+impl<K: Send + Sync + 'static, M: From<Change<K>> + Send + 'static> Index<K> for mpsc::Sender<M> {
+    async fn change(&mut self, change: Change<K>) {
+        let _ = self.send(change.into()).await;
+    }
+}
+
+impl<K: Send + Sync + Clone + 'static, A: Index<K>, B: Index<K>> Index<K> for (A, B) {
+    async fn change(&mut self, change: Change<K>) {
+        self.0.change(change.clone()).await;
+        self.1.change(change).await;
+    }
+}
+
+impl<K: Send + Sync + Clone + 'static, A: Index<K>, B: Index<K>, C: Index<K>> Index<K> for (A, B, C) {
+    async fn change(&mut self, change: Change<K>) {
+        self.0.change(change.clone()).await;
+        self.1.change(change.clone()).await;
+        self.2.change(change).await;
+    }
+}
+
+/// What to watch.
+#[derive(Clone)]
+pub struct Watch<K> {
+    api: Api<DeserializeGuard<K>>,
+    config: watcher::Config,
+}
+
+impl<K: Resource<DynamicType = ()>> Watch<K> {
+    /// Every object of the kind, in all namespaces.
+    pub fn all(client: Client) -> Self {
+        Self { api: Api::all(client), config: watcher::Config::default().page_size(PAGE) }
+    }
+
+    pub fn namespaced(client: Client, namespace: &str) -> Self
+    where
+        K: Resource<Scope = NamespaceResourceScope>,
+    {
+        Self { api: Api::namespaced(client, namespace), config: watcher::Config::default().page_size(PAGE) }
+    }
+
+    /// One object by name, present or not.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        self.fields(&format!("metadata.name={name}"))
+    }
+
+    #[must_use]
+    pub fn fields(mut self, selector: &str) -> Self {
+        self.config = self.config.fields(selector);
+        self
+    }
+
+    #[must_use]
+    pub fn labels(mut self, selector: &str) -> Self {
+        self.config = self.config.labels(selector);
+        self
+    }
+}
+
+impl<K> Watch<K>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+{
+    /// Runs until `stop`. `synced` becomes ready after the first full list.
+    pub async fn run(
+        self,
+        mut index: impl Index<K>,
+        metrics: Metrics,
+        synced: Check,
+        stop: CancellationToken,
+    ) -> anyhow::Result<()> {
+        let kind = K::kind(&()).into_owned();
+        let mut intake = Intake { kind: kind.clone(), metrics: metrics.clone(), listed: Vec::new(), warned: HashSet::new() };
+        let stream = watcher::watcher(self.api, self.config).backoff(backoff());
+        let mut stream = std::pin::pin!(stream);
+        let mut failing = false;
+        loop {
+            let event = tokio::select! {
+                biased;
+                () = stop.cancelled() => return Ok(()),
+                event = stream.next() => event,
+            };
+            match event {
+                Some(Ok(event)) => {
+                    if std::mem::take(&mut failing) {
+                        info!(kind, "watch works again");
+                    }
+                    let complete = matches!(event, Event::InitDone);
+                    if let Some(change) = intake.take(event) {
+                        index.change(change).await;
+                    }
+                    if complete {
+                        synced.ready();
+                    }
+                }
+                Some(Err(error)) => {
+                    metrics.watch_errors.get_or_create(&Kind { kind: kind.clone() }).inc();
+                    // One warning an outage; a minute without API server must not fill the log.
+                    match std::mem::replace(&mut failing, true) {
+                        false => warn!(kind, %error, "watch failed, trying again until it works"),
+                        true => debug!(kind, %error, "watch still fails"),
+                    }
+                }
+                None => anyhow::bail!("the watch of {kind} ended by itself"),
+            }
+        }
+    }
+}
+
+fn backoff() -> ResetTimerBackoff<ExponentialBackoff> {
+    let builder = backon::ExponentialBuilder::default()
+        .with_min_delay(QUICKEST)
+        .with_max_delay(SLOWEST)
+        .with_factor(2.0)
+        .without_max_times()
+        .with_jitter();
+    ResetTimerBackoff::new(builder.into(), 4 * SLOWEST)
+}
+
+/// From raw events to changes: collects lists, sorts out what does not parse, drops what no index needs.
+struct Intake<K> {
+    kind: String,
+    metrics: Metrics,
+    listed: Vec<Arc<K>>,
+    warned: HashSet<String>,
+}
+
+impl<K: Resource<DynamicType = ()> + Clone> Intake<K> {
+    fn take(&mut self, event: Event<DeserializeGuard<K>>) -> Option<Change<K>> {
+        match event {
+            Event::Init => {
+                self.listed.clear();
+                None
+            }
+            Event::InitApply(object) => {
+                if let Some(object) = self.parsed(object) {
+                    self.listed.push(object);
+                }
+                None
+            }
+            Event::InitDone => Some(Change::Reset(std::mem::take(&mut self.listed))),
+            Event::Apply(object) => self.parsed(object).map(Change::Applied),
+            Event::Delete(object) => self.parsed(object).map(Change::Deleted),
+        }
+    }
+
+    fn parsed(&mut self, object: DeserializeGuard<K>) -> Option<Arc<K>> {
+        let name = match object.meta().namespace.as_deref() {
+            Some(namespace) => format!("{namespace}/{}", object.name_any()),
+            None => object.name_any(),
+        };
+        match object.0 {
+            Ok(mut object) => {
+                self.warned.remove(&name);
+                // Often half of an object's size, and of interest to nobody here.
+                object.meta_mut().managed_fields = None;
+                Some(Arc::new(object))
+            }
+            Err(error) => {
+                self.metrics.watch_malformed.get_or_create(&Kind { kind: self.kind.clone() }).inc();
+                if self.warned.insert(name.clone()) {
+                    let kind = &self.kind;
+                    warn!(kind, name, %error, "object does not parse and is left out until it is corrected");
+                }
+                None
+            }
+        }
+    }
+}
+
