@@ -1,6 +1,8 @@
 //! Annotations, taint keys and finalizers.
 
 pub const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
+/// W3C traceparent of the node's life, set when the claim is created; every later span of any service continues it. Ours.
+pub const TRACEPARENT: &str = "karpenter.sh/traceparent";
 pub const NODEPOOL_HASH: &str = "karpenter.sh/nodepool-hash";
 pub const NODEPOOL_HASH_VERSION: &str = "karpenter.sh/nodepool-hash-version";
 pub const EC2NODECLASS_HASH: &str = "karpenter.k8s.aws/ec2nodeclass-hash";
