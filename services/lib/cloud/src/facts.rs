@@ -1,8 +1,11 @@
 //! What EC2 says about instance types and zones: raw facts, the same for every node class. Mirrors the wire form in
 //! `karpenter.pricingcache.v1`.
 
+use serde::{Deserialize, Serialize};
+
 /// An instance type as EC2 describes it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct TypeFacts {
     /// Such as `m7g.large`.
     pub name: String,
@@ -51,7 +54,8 @@ pub struct TypeFacts {
 }
 
 /// A kind of device in an instance type.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Accelerator {
     pub name: String,
     pub manufacturer: String,
@@ -63,7 +67,8 @@ pub struct Accelerator {
 }
 
 /// An availability zone, a local zone or a wavelength zone.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Zone {
     /// Such as `us-east-1a`. Differs between accounts for the same place.
     pub name: String,

@@ -8,16 +8,19 @@
 //! interruption-watcher -> Queue, Rules, HealthSource    SQS, EventBridge, instance status
 //! ```
 //!
-//! Beside the traits: what an instance type offers under a given node class (`derive`, pure), the built-in price and
-//! limit tables (`prices`, `limits`), and an in-memory cloud for tests (`memory`). No vendor SDK is linked here;
+//! Beside the traits: what an instance type offers under a given node class (`derive`, pure), the built-in price
+//! table (`prices`), and an in-memory cloud for tests (`memory`). No vendor SDK is linked here;
 //! `cloud-aws` implements the traits against AWS.
 
 pub mod catalog;
+pub mod derive;
 pub mod error;
 pub mod facts;
 pub mod instance;
 pub mod launch;
+pub mod memory;
 pub mod nodeclass;
+pub mod prices;
 pub mod queue;
 pub mod reservation;
 pub mod select;

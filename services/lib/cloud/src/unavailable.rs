@@ -1,5 +1,7 @@
 //! What cannot be had for now: marks after insufficient capacity, a spot interruption or a full subnet.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use jiff::Timestamp;
 use model::catalog::CapacityType;
 
@@ -88,7 +90,7 @@ impl Scope {
         *self == Self::default()
     }
 
-    /// Whether this mark alone rules the offering out. Subnet marks never do: see [`is_unavailable`].
+    /// Whether this mark alone rules the offering out. Subnet marks never do: see [`Marks`].
     pub fn covers(&self, offered: &Offered<'_>) -> bool {
         let same = |mark: &Option<String>, own: Option<&str>| {
             mark.as_deref().is_none_or(|wanted| own == Some(wanted))
@@ -103,21 +105,55 @@ impl Scope {
     }
 }
 
-/// The offering is covered by a mark, or its zone has subnets and all of them are marked. Reserved capacity is ruled out
-/// by marks on its own reservation only.
-pub fn is_unavailable<'m>(marks: impl IntoIterator<Item = &'m Scope> + Clone, offered: &Offered<'_>) -> bool {
-    let covered = marks.clone().into_iter().any(|mark| {
-        (offered.capacity_type != CapacityType::Reserved || mark.reservation_id.is_some())
-            && mark.covers(offered)
-    });
-    let subnet_full =
-        |id: &String| marks.clone().into_iter().any(|m| m.subnet_id.as_deref() == Some(id.as_str()));
-    covered || (!offered.subnet_ids.is_empty() && offered.subnet_ids.iter().all(subnet_full))
+/// Marks in force, found by instance type so that a long list costs nothing to the types it does not name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Marks {
+    by_type: BTreeMap<String, Vec<Scope>>,
+    /// Marks of zones, capacity types and reservations.
+    broad: Vec<Scope>,
+    full_subnets: BTreeSet<String>,
+}
+
+impl FromIterator<Scope> for Marks {
+    /// Marks that cover nothing in particular are dropped: they would make everything unavailable.
+    fn from_iter<I: IntoIterator<Item = Scope>>(scopes: I) -> Self {
+        let mut marks = Self::default();
+        for scope in scopes.into_iter().filter(|s| !s.is_everything()) {
+            match (&scope.subnet_id, &scope.instance_type) {
+                (Some(subnet), _) => {
+                    marks.full_subnets.insert(subnet.clone());
+                }
+                (None, Some(name)) => marks.by_type.entry(name.clone()).or_default().push(scope),
+                (None, None) => marks.broad.push(scope),
+            }
+        }
+        marks
+    }
+}
+
+impl Marks {
+    /// The offering is covered by a mark, or its zone has subnets and all of them are full. Reserved capacity is ruled
+    /// out by marks on its own reservation only.
+    pub fn is_unavailable(&self, offered: &Offered<'_>) -> bool {
+        let reserved = offered.capacity_type == CapacityType::Reserved;
+        let own = self.by_type.get(offered.instance_type).map_or(&[][..], Vec::as_slice);
+        let covered = own
+            .iter()
+            .chain(&self.broad)
+            .any(|mark| (!reserved || mark.reservation_id.is_some()) && mark.covers(offered));
+        let no_address = !offered.subnet_ids.is_empty()
+            && offered.subnet_ids.iter().all(|id| self.full_subnets.contains(id));
+        covered || no_address
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn is_unavailable<const N: usize>(marks: [&Scope; N], offered: &Offered<'_>) -> bool {
+        marks.into_iter().cloned().collect::<Marks>().is_unavailable(offered)
+    }
 
     fn offered(subnet_ids: &[String]) -> Offered<'_> {
         Offered {

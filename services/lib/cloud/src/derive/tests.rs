@@ -1,0 +1,514 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use model::catalog::CapacityType;
+use model::price::MicroDollars;
+use model::quantity::Quantity;
+use model::resources::{self, Resources};
+
+use super::*;
+use crate::facts::{TypeFacts, Zone};
+use crate::nodeclass::{PlacementGroup, PlacementStrategy};
+use crate::reservation::{MatchCriteria, Reservation, ReservationKind};
+use crate::template::InterfaceKind;
+use crate::unavailable::{Marks, Scope};
+
+fn facts(name: &str) -> TypeFacts {
+    crate::memory::types().into_iter().find(|t| t.name == name).unwrap_or_else(|| panic!("no type {name}"))
+}
+
+fn allocatable(facts: &TypeFacts, class: &NodeClass, settings: &Settings) -> Resources {
+    let mut left = capacity(facts, class, settings, None);
+    left.sub(&overhead(facts, class, settings, &left).total());
+    left
+}
+
+fn text(resources: &Resources, name: &str) -> String {
+    resources.get(name).to_string()
+}
+
+#[test]
+fn allocatable_meets_the_worked_figures_of_the_reference() {
+    let class = NodeClass::new(Family::Al2023);
+    for (name, cpu, memory, pods) in [
+        ("m5.large", "1930m", "6903Mi", "29"),
+        ("m6g.large", "1930m", "6844Mi", "29"),
+        ("p4d.24xlarge", "95690m", "1082712Mi", "737"),
+        ("u-6tb1.56xlarge", "223370m", "5811134Mi", "737"),
+        ("inf2.xlarge", "3920m", "14162Mi", "58"),
+    ] {
+        let left = allocatable(&facts(name), &class, &Settings::default());
+        assert_eq!(text(&left, resources::CPU), cpu, "{name}");
+        assert_eq!(left.get(resources::MEMORY), memory.parse().unwrap(), "{name}");
+        assert_eq!(text(&left, resources::PODS), pods, "{name}");
+        assert_eq!(text(&left, resources::EPHEMERAL_STORAGE), "17Gi", "{name}");
+    }
+}
+
+#[test]
+fn devices_become_extended_resources() {
+    let class = NodeClass::new(Family::Al2023);
+    let of = |name: &str| capacity(&facts(name), &class, &Settings::default(), None);
+    let p4d = of("p4d.24xlarge");
+    assert_eq!(text(&p4d, resources::NVIDIA_GPU), "8");
+    assert_eq!(text(&p4d, resources::EFA), "4");
+    let inf2 = of("inf2.xlarge");
+    assert_eq!(text(&inf2, resources::AWS_NEURON), "1");
+    assert_eq!(text(&inf2, resources::AWS_NEURON_CORE), "2");
+    assert_eq!(text(&of("inf2.24xlarge"), resources::AWS_NEURON_CORE), "12");
+    assert!(!of("m5.large").contains(resources::NVIDIA_GPU));
+}
+
+#[test]
+fn pods_by_addresses_agree_with_the_figures_eks_publishes() {
+    let class = NodeClass::new(Family::Al2023);
+    for (name, pods) in [
+        ("t2.micro", 4),
+        ("t3.micro", 4),
+        ("t3.medium", 17),
+        ("t3.large", 35),
+        ("t3.xlarge", 58),
+        ("m5.xlarge", 58),
+        ("m5.4xlarge", 234),
+        ("m5.12xlarge", 234),
+        ("m5.24xlarge", 737),
+        ("m5.metal", 737),
+        ("m6g.medium", 8),
+        ("c5.9xlarge", 234),
+        ("c5n.18xlarge", 737),
+        ("r5.large", 29),
+        ("g4dn.xlarge", 29),
+        ("g5.xlarge", 58),
+        ("inf1.xlarge", 38),
+        ("i3.large", 29),
+        ("m4.large", 20),
+        ("c4.large", 29),
+        ("a1.large", 29),
+        ("t4g.medium", 17),
+    ] {
+        let found = capacity(&facts(name), &class, &Settings::default(), None).get(resources::PODS);
+        assert_eq!(found, Quantity::from_units(pods), "{name}");
+    }
+}
+
+#[test]
+fn reserved_interfaces_lower_pods_but_not_what_is_kept_for_kubelet() {
+    let class = NodeClass::new(Family::Al2023);
+    let m5 = facts("m5.large");
+    let settings = |reserved_enis| Settings { reserved_enis, ..Settings::default() };
+    for (reserved, pods) in [(0, 29), (1, 20), (2, 11), (3, 0), (9, 0)] {
+        let found = capacity(&m5, &class, &settings(reserved), None);
+        assert_eq!(found.get(resources::PODS), Quantity::from_units(pods), "{reserved} reserved");
+        let kept = overhead(&m5, &class, &settings(reserved), &found).kube_reserved;
+        assert_eq!(text(&kept, resources::MEMORY), "574Mi", "{reserved} reserved");
+    }
+}
+
+#[test]
+fn families_differ_in_pods_and_reservations() {
+    let m5 = facts("m5.large");
+    let settings = Settings::default();
+    let with = |family, max_pods, pods_per_core| {
+        let kubelet = Kubelet { max_pods, pods_per_core, ..Kubelet::default() };
+        let class = NodeClass { kubelet, ..NodeClass::new(family) };
+        let capacity = capacity(&m5, &class, &settings, None);
+        let kept = overhead(&m5, &class, &settings, &capacity).kube_reserved;
+        (capacity.get(resources::PODS).value_ceil(), text(&kept, resources::MEMORY))
+    };
+    assert_eq!(with(Family::Al2023, Some(110), None), (110, "574Mi".into()));
+    assert_eq!(with(Family::Bottlerocket, Some(110), None), (110, "1465Mi".into()));
+    assert_eq!(with(Family::Windows2022, None, None), (110, "1465Mi".into()));
+    assert_eq!(with(Family::Al2, None, Some(4)), (8, "574Mi".into()));
+    assert_eq!(with(Family::Al2, None, Some(0)), (29, "574Mi".into()));
+    assert_eq!(with(Family::Bottlerocket, None, Some(4)), (29, "574Mi".into()));
+    let windows = capacity(&m5, &NodeClass::new(Family::Windows2022), &settings, None);
+    assert_eq!(text(&windows, resources::AWS_PRIVATE_IPV4), "9");
+    assert_eq!(text(&windows, resources::EPHEMERAL_STORAGE), "50Gi");
+}
+
+#[test]
+fn ephemeral_storage_follows_policy_then_volumes_then_family() {
+    let volume = |device: &str, root, size: Option<&str>| Volume {
+        device_name: device.to_owned(),
+        root,
+        size: size.map(|s| s.parse().unwrap()),
+    };
+    let class = |family, raid0, volumes: Vec<Volume>| NodeClass { raid0, volumes, ..NodeClass::new(family) };
+    let (m5, m5d) = (facts("m5.large"), facts("m5d.large"));
+    for (facts, class, expected) in [
+        (&m5d, class(Family::Al2023, true, vec![volume("/dev/xvda", false, Some("50Gi"))]), "75G"),
+        (&m5, class(Family::Al2023, true, vec![]), "20Gi"),
+        (&m5, class(Family::Al2023, false, vec![volume("/dev/xvda", false, Some("100Gi"))]), "100Gi"),
+        (&m5, class(Family::Al2023, false, vec![volume("/dev/xvdb", false, Some("100Gi"))]), "20Gi"),
+        (&m5, class(Family::Al2023, false, vec![volume("/dev/xvdb", true, Some("70Gi"))]), "70Gi"),
+        (&m5, class(Family::Bottlerocket, false, vec![volume("/dev/xvdb", false, Some("90Gi"))]), "90Gi"),
+        (&m5, class(Family::Bottlerocket, false, vec![volume("/dev/xvda", false, Some("90Gi"))]), "20Gi"),
+        (
+            &m5,
+            class(
+                Family::Custom,
+                false,
+                vec![volume("/dev/sda1", false, Some("30Gi")), volume("/dev/sdb", false, Some("40Gi"))],
+            ),
+            "40Gi",
+        ),
+        (
+            &m5,
+            class(
+                Family::Custom,
+                false,
+                vec![volume("/dev/sda1", false, Some("30Gi")), volume("/dev/sdb", false, None)],
+            ),
+            "20Gi",
+        ),
+    ] {
+        let found = capacity(facts, &class, &Settings::default(), None);
+        let expected: Quantity = expected.parse().unwrap();
+        assert_eq!(found.get(resources::EPHEMERAL_STORAGE), expected, "{class:?}");
+    }
+}
+
+#[test]
+fn kubelet_settings_replace_only_the_figures_they_name() {
+    let m5 = facts("m5.large");
+    let settings = Settings::default();
+    let kubelet = Kubelet {
+        kube_reserved: Resources::new().with(resources::CPU, "200m".parse().unwrap()),
+        system_reserved: Resources::new().with(resources::MEMORY, "1Gi".parse().unwrap()),
+        eviction_memory: Threshold::parse("5%"),
+        eviction_storage: Threshold::parse("100%"),
+        ..Kubelet::default()
+    };
+    let class = NodeClass { kubelet, ..NodeClass::new(Family::Al2023) };
+    let all = capacity(&m5, &class, &settings, None);
+    let kept = overhead(&m5, &class, &settings, &all);
+    assert_eq!(text(&kept.kube_reserved, resources::CPU), "200m");
+    assert_eq!(text(&kept.kube_reserved, resources::MEMORY), "574Mi");
+    assert_eq!(text(&kept.system_reserved, resources::MEMORY), "1Gi");
+    let memory = 7577_i64 << 20;
+    assert_eq!(kept.eviction.get(resources::MEMORY).value_ceil(), (memory + 19) / 20);
+    assert!(kept.eviction.get(resources::EPHEMERAL_STORAGE).is_zero());
+}
+
+#[test]
+fn learned_memory_replaces_the_estimate_but_not_the_base_of_percentages() {
+    let m5 = facts("m5.large");
+    let settings = Settings::default();
+    let kubelet = Kubelet { eviction_memory: Threshold::parse("10%"), ..Kubelet::default() };
+    let class = NodeClass { kubelet, ..NodeClass::new(Family::Al2023) };
+    let learned = capacity(&m5, &class, &settings, Some(7800 << 20));
+    assert_eq!(text(&learned, resources::MEMORY), "7800Mi");
+    let kept = overhead(&m5, &class, &settings, &learned);
+    let estimate = 7577_i64 << 20;
+    assert_eq!(kept.eviction.get(resources::MEMORY).value_ceil(), (estimate + 9) / 10);
+}
+
+#[test]
+fn thresholds_are_amounts_or_shares_and_nothing_else() {
+    for (text, expected) in [
+        ("5%", Some(Threshold::Share(50_000))),
+        ("7.5%", Some(Threshold::Share(75_000))),
+        (".5%", Some(Threshold::Share(5_000))),
+        ("100%", Some(Threshold::Share(1_000_000))),
+        ("100Mi", Some(Threshold::Amount("100Mi".parse().unwrap()))),
+        ("101%", None),
+        ("-5%", None),
+        ("-1Gi", None),
+        ("%", None),
+        ("lots", None),
+        ("", None),
+    ] {
+        assert_eq!(Threshold::parse(text), expected, "{text:?}");
+    }
+}
+
+#[test]
+fn labels_are_those_of_the_reference() {
+    let class = NodeClass::new(Family::Al2023);
+    let of = |name: &str| requirements(&facts(name), &class, "us-east-1").labels();
+    let check = |name: &str, expected: &[(&str, &str)]| {
+        let found = of(name);
+        for (key, value) in expected {
+            assert_eq!(found.get(*key).map(String::as_str), Some(*value), "{name} {key}");
+        }
+    };
+    check(
+        "g4dn.xlarge",
+        &[
+            (labels::ARCH, "amd64"),
+            (labels::OS, "linux"),
+            (labels::INSTANCE_CATEGORY, "g"),
+            (labels::INSTANCE_GENERATION, "4"),
+            (labels::INSTANCE_FAMILY, "g4dn"),
+            (labels::INSTANCE_SIZE, "xlarge"),
+            (labels::INSTANCE_CPU, "4"),
+            (labels::INSTANCE_MEMORY, "16384"),
+            (labels::INSTANCE_CPU_MANUFACTURER, "intel"),
+            (labels::INSTANCE_CPU_SUSTAINED_CLOCK_SPEED_MHZ, "2500"),
+            (labels::INSTANCE_NETWORK_BANDWIDTH, "5000"),
+            (labels::INSTANCE_EBS_BANDWIDTH, "3500"),
+            (labels::INSTANCE_LOCAL_NVME, "125"),
+            (labels::INSTANCE_HYPERVISOR, "nitro"),
+            (labels::INSTANCE_ENCRYPTION_IN_TRANSIT_SUPPORTED, "true"),
+            (labels::INSTANCE_CAPABILITY_FLEX, "false"),
+            (labels::INSTANCE_GPU_NAME, "t4"),
+            (labels::INSTANCE_GPU_MANUFACTURER, "nvidia"),
+            (labels::INSTANCE_GPU_COUNT, "1"),
+            (labels::INSTANCE_GPU_MEMORY, "16384"),
+        ],
+    );
+    check("m7i-flex.large", &[(labels::INSTANCE_CAPABILITY_FLEX, "true")]);
+    check("m5.metal", &[(labels::INSTANCE_HYPERVISOR, ""), (labels::INSTANCE_SIZE, "metal")]);
+    check(
+        "inf2.xlarge",
+        &[
+            (labels::INSTANCE_ACCELERATOR_NAME, "inferentia2"),
+            (labels::INSTANCE_ACCELERATOR_MANUFACTURER, "aws"),
+            (labels::INSTANCE_ACCELERATOR_COUNT, "1"),
+        ],
+    );
+    assert!(!of("m5.large").contains_key(labels::INSTANCE_GPU_NAME));
+    assert!(!of("m5.large").contains_key(labels::INSTANCE_LOCAL_NVME));
+    assert!(!of("m5.large").contains_key(labels::WINDOWS_BUILD));
+
+    let windows = NodeClass::new(Family::Windows2022);
+    let amd = requirements(&facts("m5.large"), &windows, "us-east-1");
+    assert_eq!(amd.get(labels::OS).and_then(|r| r.single()), Some("windows"));
+    assert_eq!(amd.get(labels::WINDOWS_BUILD).and_then(|r| r.single()), Some("10.0.20348"));
+    let arm = requirements(&facts("m6g.large"), &windows, "us-east-1");
+    assert!(arm.get(labels::OS).is_some_and(|r| r.is_empty()), "Windows runs on no arm64 type");
+}
+
+#[test]
+fn types_that_a_class_cannot_use_are_told_with_the_cause() {
+    use compatible::Incompatible as I;
+    let interface = |card_index, device_index, kind| InterfaceSpec { card_index, device_index, kind };
+    let base = || NodeClass::new(Family::Al2023);
+    let with = |interfaces: Vec<InterfaceSpec>| NodeClass { interfaces, ..base() };
+    let plain = InterfaceKind::Interface;
+    let group = |strategy| NodeClass {
+        placement_group: Some(PlacementGroup { id: "pg-1".into(), name: "g".into(), strategy }),
+        ..base()
+    };
+    let tracking = NodeClass { connection_tracking: true, ..base() };
+    let nested = NodeClass { nested_virtualization: true, ..base() };
+    let efa = interface(0, 1, InterfaceKind::EfaOnly);
+    for (name, class, expected) in [
+        ("m5.large", base(), Ok(())),
+        ("a1.large", base(), Err(I::ImageFamily)),
+        ("a1.large", NodeClass::new(Family::Bottlerocket), Ok(())),
+        ("m5.large", with(vec![interface(0, 0, plain)]), Ok(())),
+        ("m5.large", with(vec![interface(0, 3, plain)]), Err(I::CardFull { card: 0, device: 3 })),
+        ("m5.large", with(vec![interface(1, 0, plain)]), Err(I::CardMissing { card: 1 })),
+        ("m5.large", with(vec![interface(0, 0, plain), efa]), Err(I::TooFewEfa { wanted: 1, has: 0 })),
+        ("p4d.24xlarge", with(vec![interface(0, 0, plain), efa]), Ok(())),
+        ("m5.large", tracking.clone(), Ok(())),
+        ("m5.metal", tracking.clone(), Err(I::NotNitro)),
+        ("m4.large", tracking, Err(I::NotNitro)),
+        ("m5.large", nested, Err(I::NoNestedVirtualization)),
+        ("m5.large", group(PlacementStrategy::Cluster), Ok(())),
+        ("t3.medium", group(PlacementStrategy::Cluster), Err(I::PlacementStrategy)),
+        ("t3.medium", group(PlacementStrategy::Partition(3)), Ok(())),
+    ] {
+        assert_eq!(compatible::check(&facts(name), &class), expected, "{name} {class:?}");
+    }
+}
+
+fn zone(name: &str, id: &str, shifted: bool) -> Zone {
+    Zone { name: name.into(), id: id.into(), kind: "availability-zone".into(), shifted }
+}
+
+struct World {
+    zones: Vec<Zone>,
+    marks: Marks,
+    overlays: BTreeMap<String, MicroDollars>,
+    learned: BTreeMap<String, u64>,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            zones: vec![
+                zone("us-east-1a", "use1-az1", false),
+                zone("us-east-1b", "use1-az2", false),
+                zone("us-east-1c", "use1-az3", true),
+                zone("us-east-1d", "use1-az4", false),
+            ],
+            marks: Marks::default(),
+            overlays: BTreeMap::new(),
+            learned: BTreeMap::new(),
+        }
+    }
+
+    fn derive(&self, entry: &Entry, class: &NodeClass) -> InstanceType {
+        let region = Region {
+            name: "us-east-1",
+            zones: &self.zones,
+            marks: &self.marks,
+            overlay_prices: &self.overlays,
+            learned_memory: &self.learned,
+            now: Timestamp::UNIX_EPOCH,
+        };
+        instance_type(entry, class, &ClassZones::of(class), &region, &Settings::default())
+    }
+}
+
+/// m5.large sold in a, b and c at 0.096; spot at 0.04 in a and b only.
+fn entry() -> Entry {
+    let spot = MicroDollars::new(40_000);
+    Entry {
+        facts: Arc::new(facts("m5.large")),
+        zones: vec![0, 1, 2],
+        on_demand: Some(MicroDollars::new(96_000)),
+        spot: vec![Some(spot), Some(spot)],
+    }
+}
+
+fn subnet(id: &str, zone: &str) -> SubnetZone {
+    SubnetZone { id: id.into(), zone: zone.into(), zone_id: Some(format!("id-of-{zone}")) }
+}
+
+fn class_with_subnets() -> NodeClass {
+    let subnets = ["us-east-1a", "us-east-1b", "us-east-1c", "us-east-1d"];
+    let subnets = subnets.iter().map(|z| subnet(&format!("subnet-{z}"), z)).collect();
+    NodeClass { subnets, ..NodeClass::new(Family::Al2023) }
+}
+
+fn open(derived: &InstanceType) -> Vec<String> {
+    let offerings = derived.offerings.iter().filter(|o| o.is_open());
+    offerings.map(|o| format!("{} {} {}", o.capacity_type, o.zone, o.price)).collect()
+}
+
+#[test]
+fn offerings_are_the_zones_of_type_and_class_that_have_a_price_and_no_shift() {
+    let derived = World::new().derive(&entry(), &class_with_subnets());
+    assert_eq!(
+        open(&derived),
+        [
+            "on-demand us-east-1a 0.096",
+            "spot us-east-1a 0.04",
+            "on-demand us-east-1b 0.096",
+            "spot us-east-1b 0.04"
+        ]
+    );
+    let shifted: Vec<_> = derived.offerings.iter().filter(|o| &*o.zone == "us-east-1c").collect();
+    assert!(!shifted.is_empty() && shifted.iter().all(|o| !o.available), "known, and not available");
+    let zones = derived.requirements.get(labels::ZONE).map(|r| r.values().clone());
+    assert_eq!(zones.unwrap().into_iter().collect::<Vec<_>>(), ["us-east-1a", "us-east-1b"]);
+    let ids = derived.requirements.get(labels::ZONE_ID).map(|r| r.values().len());
+    assert_eq!(ids, Some(2));
+
+    let one_zone = NodeClass { subnets: vec![subnet("s", "us-east-1b")], ..class_with_subnets() };
+    assert_eq!(open(&World::new().derive(&entry(), &one_zone)).len(), 2);
+}
+
+#[test]
+fn marks_take_away_exactly_the_offerings_they_cover() {
+    let mut world = World::new();
+    let check = |world: &World, gone: usize| {
+        assert_eq!(open(&world.derive(&entry(), &class_with_subnets())).len(), 4 - gone);
+    };
+    check(&world, 0);
+    for (scope, gone) in [
+        (Scope::offering(CapacityType::Spot, "m5.large", "us-east-1a"), 1),
+        (Scope::capacity_type(CapacityType::Spot), 2),
+        (Scope::zone(CapacityType::OnDemand, "us-east-1b"), 1),
+        (Scope::subnet("subnet-us-east-1a"), 2),
+        (Scope::offering(CapacityType::Spot, "c5.large", "us-east-1a"), 0),
+    ] {
+        world.marks = [scope].into_iter().collect();
+        check(&world, gone);
+    }
+}
+
+#[test]
+fn a_type_without_public_price_is_offered_only_through_an_overlay() {
+    let entry = Entry { on_demand: None, spot: vec![], ..entry() };
+    let mut world = World::new();
+    assert_eq!(open(&world.derive(&entry, &class_with_subnets())), [""; 0]);
+    world.overlays.insert("m5.large".into(), MicroDollars::new(70_000));
+    assert!(open(&world.derive(&entry, &class_with_subnets())).contains(&"spot us-east-1a 0.07".to_owned()));
+}
+
+fn reservation(id: &str, zone: &str, available: u32) -> Reservation {
+    Reservation {
+        id: id.into(),
+        instance_type: "m5.large".into(),
+        zone: zone.into(),
+        owner_id: "1".into(),
+        match_criteria: MatchCriteria::Targeted,
+        kind: ReservationKind::Default,
+        available,
+        total: 5,
+        end: None,
+        interruptible: false,
+        tags: crate::Tags::new(),
+    }
+}
+
+#[test]
+fn reservations_are_offered_nearly_free_while_they_have_room_and_time() {
+    let ends_in = |minutes| Some(Timestamp::UNIX_EPOCH + SignedDuration::from_mins(minutes));
+    let block = |id: &str, minutes| Reservation {
+        kind: ReservationKind::CapacityBlock,
+        end: ends_in(minutes),
+        ..reservation(id, "us-east-1a", 1)
+    };
+    let reservations = vec![
+        reservation("cr-good", "us-east-1a", 3),
+        reservation("cr-used-up", "us-east-1a", 0),
+        reservation("cr-shifted", "us-east-1c", 3),
+        block("cr-block", 41),
+        block("cr-ending", 40),
+        Reservation { end: ends_in(0), ..reservation("cr-over", "us-east-1a", 3) },
+        Reservation { instance_type: "c5.large".into(), ..reservation("cr-other", "us-east-1a", 3) },
+        Reservation { interruptible: true, ..reservation("cr-interruptible", "us-east-1b", 1) },
+    ];
+    let class = NodeClass { reservations, ..class_with_subnets() };
+    let mut world = World::new();
+    let reserved = |world: &World| {
+        let derived = world.derive(&entry(), &class);
+        let open = derived.offerings.iter().filter(|o| o.is_open());
+        let ids: Vec<String> =
+            open.filter_map(|o| o.reservation.as_ref()).map(|r| r.id.to_string()).collect();
+        (ids, derived)
+    };
+    let (ids, derived) = reserved(&world);
+    assert_eq!(ids, ["cr-good", "cr-block", "cr-interruptible"]);
+    let price = derived.offerings.iter().find(|o| o.reservation.is_some()).map(|o| o.price);
+    assert_eq!(price, Some(MicroDollars::new(1)));
+    let values = |key: &str| derived.requirements.get(key).map(|r| r.values().len());
+    assert_eq!(values(labels::CAPACITY_RESERVATION_ID), Some(3));
+    assert_eq!(values(labels::CAPACITY_RESERVATION_TYPE), Some(2));
+    assert_eq!(values(labels::CAPACITY_RESERVATION_INTERRUPTIBLE), Some(2));
+
+    world.marks =
+        [Scope::reservation("cr-good"), Scope::zone(CapacityType::Spot, "us-east-1a")].into_iter().collect();
+    assert_eq!(reserved(&world).0, ["cr-block", "cr-interruptible"]);
+}
+
+#[test]
+fn an_incompatible_type_keeps_its_offerings_but_none_is_available() {
+    let class = NodeClass { nested_virtualization: true, ..class_with_subnets() };
+    let derived = World::new().derive(&entry(), &class);
+    assert!(!derived.offerings.is_empty());
+    assert_eq!(open(&derived), [""; 0]);
+}
+
+#[test]
+fn every_known_type_keeps_something_for_pods_and_derives_the_same_twice() {
+    for family in Family::ALL {
+        let class = NodeClass { subnets: vec![subnet("s", "us-east-1a")], ..NodeClass::new(family) };
+        for facts in crate::memory::types() {
+            let left = allocatable(&facts, &class, &Settings::default());
+            // The reservations leave nothing of the smallest types; they must not go below by more than those say.
+            if facts.memory_mib >= 4096 {
+                assert!(!left.has_negative(), "{} under {}", facts.name, family.as_str());
+            }
+            let entry = Entry { facts: Arc::new(facts), ..entry() };
+            let world = World::new();
+            assert_eq!(world.derive(&entry, &class), world.derive(&entry, &class));
+        }
+    }
+}
