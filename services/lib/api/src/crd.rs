@@ -1,0 +1,39 @@
+//! The five CustomResourceDefinitions and the Helm chart that carries them, as text. `crdgen` writes the chart; a test
+//! compares it, so that types and chart cannot part.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::CustomResourceExt;
+
+use crate::{CapacityBuffer, EC2NodeClass, NodeClaim, NodeOverlay, NodePool};
+
+/// All definitions, by plural name.
+pub fn all() -> Vec<CustomResourceDefinition> {
+    vec![CapacityBuffer::crd(), EC2NodeClass::crd(), NodeClaim::crd(), NodeOverlay::crd(), NodePool::crd()]
+}
+
+/// Files of `charts/karpenter-crd`: path within the chart, and content.
+///
+/// The definitions are templates rather than `crds/`, because Helm never upgrades the latter. They hold no template
+/// expression, so `kubectl apply -f` takes them too.
+pub fn chart() -> Result<Vec<(String, String)>, serde_saphyr::ser::Error> {
+    let mut files = vec![("Chart.yaml".to_owned(), chart_yaml())];
+    for crd in all() {
+        let yaml = serde_saphyr::to_string(&serde_json::to_value(&crd).expect("a definition is plain data"))?;
+        let header = "# Written by crdgen from services/lib/api; change the Rust types instead.\n";
+        files.push((format!("templates/{}.yaml", crd.spec.names.plural), format!("{header}{yaml}")));
+    }
+    Ok(files)
+}
+
+fn chart_yaml() -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    format!(
+        "# Written by crdgen from services/lib/api.\n\
+         apiVersion: v2\n\
+         name: karpenter-crd\n\
+         description: The custom resources of the Karpenter node autoscaler, upgraded with the release.\n\
+         type: application\n\
+         version: {version}\n\
+         appVersion: {version}\n"
+    )
+}

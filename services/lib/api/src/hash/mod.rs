@@ -1,0 +1,31 @@
+//! Drift hashes: the numbers that tell whether a node was made from the current NodePool and EC2NodeClass.
+//!
+//! Bit for bit the reference's, which hashes its Go structures by reflection, so that taking over a running cluster drifts
+//! no node. Names of Go types and fields are therefore part of the input; `fields` spells them out.
+
+mod ec2nodeclass;
+mod go;
+mod nodepool;
+
+use crate::nodepool::NodeClaimTemplate;
+use crate::{EC2NodeClassSpec, NodePool};
+
+/// Version of the NodePool hash, stored beside it.
+pub const NODE_POOL_VERSION: &str = "v3";
+/// Version of the EC2NodeClass hash, stored beside it.
+pub const EC2_NODE_CLASS_VERSION: &str = "v5";
+
+/// Hash of a NodePool: its template without requirements. As annotated: decimal.
+pub fn node_pool(pool: &NodePool) -> String {
+    template(&pool.spec.template).to_string()
+}
+
+fn template(template: &NodeClaimTemplate) -> u64 {
+    nodepool::template(template)
+}
+
+/// Hash of an EC2NodeClass. `family` is the resolved image family's name, `ca_bundle` the cluster's base64 CA bundle, empty if
+/// there is none. As annotated: decimal.
+pub fn ec2_node_class(spec: &EC2NodeClassSpec, family: &str, ca_bundle: &str) -> String {
+    (ec2nodeclass::spec(spec) ^ go::text(family) ^ go::text(ca_bundle)).to_string()
+}
