@@ -1,0 +1,3 @@
+//! Decisions about disruption as pure functions of plain data: no clock, no I/O, no async.
+
+pub mod consolidation;

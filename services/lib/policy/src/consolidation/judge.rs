@@ -1,0 +1,189 @@
+//! From the outcome of a simulated removal to a decision.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use model::price::MicroDollars;
+
+use super::Candidate;
+
+/// Cheaper spot types that must exist before one spot node is replaced by another: enough that the new one will not soon be
+/// replaced in turn.
+pub const SPOT_TO_SPOT_TYPES: usize = 15;
+
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Settings {
+    /// Gate `SpotToSpotConsolidation`.
+    pub spot_to_spot: bool,
+}
+
+/// What a simulation of removing some candidates came to.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Pods that had a place before and would have none, as `namespace/name`. Pods that were pending anyway do not count.
+    pub left_over: Vec<String>,
+    pub new_nodes: Vec<Replacement>,
+}
+
+/// A node that the simulation would make.
+#[derive(Clone, Debug, Default)]
+pub struct Replacement {
+    /// What it may become, cheapest first.
+    pub types: Vec<TypeOption>,
+    pub allows_spot: bool,
+    pub allows_on_demand: bool,
+    pub min_values: Vec<MinValues>,
+}
+
+/// One type of a replacement.
+#[derive(Clone, Debug)]
+pub struct TypeOption {
+    pub name: Arc<str>,
+    /// The dearest offering that a launch might get, of the capacity type that would be preferred.
+    pub worst_price: MicroDollars,
+    /// The same if only spot were allowed; `None` without a spot offering.
+    pub worst_spot_price: Option<MicroDollars>,
+}
+
+/// A demand for flexibility: so many values of a label must remain among the types.
+#[derive(Clone, Debug)]
+pub struct MinValues {
+    pub key: String,
+    pub wanted: usize,
+    /// Values of the label by type, in the order of the types.
+    pub values: Vec<BTreeSet<String>>,
+}
+
+/// What to do with the candidates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Everything fits elsewhere.
+    Delete,
+    /// One new node takes over; these types of it, by index, are cheap enough. `pin_spot`: it must be launched as spot, since
+    /// an on-demand launch might be dearer than what it replaces.
+    Replace {
+        types: Vec<usize>,
+        pin_spot: bool,
+    },
+    Leave(Refusal),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    LeftOver(Vec<String>),
+    TooManyNew(usize),
+    NotCheaper,
+    SpotToSpotDisabled,
+    TooFewSpotTypes { found: usize },
+    MinValues { key: String },
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::LeftOver(pods) => {
+                let shown: Vec<&str> = pods.iter().take(5).map(String::as_str).collect();
+                let more = if pods.len() > shown.len() { ", …" } else { "" };
+                write!(f, "its pods would not all find a place: {}{more}", shown.join(", "))
+            }
+            Self::TooManyNew(count) => write!(f, "taking it away would need {count} new nodes"),
+            Self::NotCheaper => f.write_str("no cheaper node can replace it"),
+            Self::SpotToSpotDisabled => {
+                f.write_str("a spot node is not replaced by another: gate SpotToSpotConsolidation is off")
+            }
+            Self::TooFewSpotTypes { found } => write!(
+                f,
+                "only {found} cheaper spot types could replace it, and {SPOT_TO_SPOT_TYPES} are needed to not replace it soon again"
+            ),
+            Self::MinValues { key } => write!(f, "too few values of {key} would remain among cheaper types"),
+        }
+    }
+}
+
+/// The decision for removing exactly these candidates, whose pods `outcome` has placed.
+pub fn judge(candidates: &[&Candidate], outcome: &Outcome, settings: Settings) -> Decision {
+    if !outcome.left_over.is_empty() {
+        return Decision::Leave(Refusal::LeftOver(outcome.left_over.clone()));
+    }
+    let replacement = match outcome.new_nodes.as_slice() {
+        [] => return Decision::Delete,
+        [one] => one,
+        several => return Decision::Leave(Refusal::TooManyNew(several.len())),
+    };
+    let price: MicroDollars = candidates.iter().map(|c| c.price).sum();
+    if replacement.allows_spot && candidates.iter().all(|c| c.spot) {
+        return spot_to_spot(candidates, price, replacement, settings);
+    }
+    let cheaper: Vec<usize> =
+        (0..replacement.types.len()).filter(|&index| replacement.types[index].worst_price < price).collect();
+    if cheaper.is_empty() {
+        return Decision::Leave(Refusal::NotCheaper);
+    }
+    if let Some(refusal) = lacking_values(replacement, &cheaper) {
+        return Decision::Leave(refusal);
+    }
+    let pin_spot = replacement.allows_spot && replacement.allows_on_demand;
+    Decision::Replace { types: cheaper, pin_spot }
+}
+
+fn spot_to_spot(
+    candidates: &[&Candidate],
+    price: MicroDollars,
+    replacement: &Replacement,
+    settings: Settings,
+) -> Decision {
+    if !settings.spot_to_spot {
+        return Decision::Leave(Refusal::SpotToSpotDisabled);
+    }
+    let is_cheaper = |t: &TypeOption| t.worst_spot_price.is_some_and(|spot| spot < price);
+    let mut cheaper: Vec<usize> =
+        (0..replacement.types.len()).filter(|&index| is_cheaper(&replacement.types[index])).collect();
+    if cheaper.is_empty() {
+        return Decision::Leave(Refusal::NotCheaper);
+    }
+    if let Some(refusal) = lacking_values(replacement, &cheaper) {
+        return Decision::Leave(refusal);
+    }
+    if candidates.len() == 1 {
+        if cheaper.len() < SPOT_TO_SPOT_TYPES {
+            return Decision::Leave(Refusal::TooFewSpotTypes { found: cheaper.len() });
+        }
+        let mut kept = SPOT_TO_SPOT_TYPES;
+        while kept < cheaper.len() && lacking_values(replacement, &cheaper[..kept]).is_some() {
+            kept += 1;
+        }
+        cheaper.truncate(kept);
+    }
+    Decision::Replace { types: cheaper, pin_spot: true }
+}
+
+fn lacking_values(replacement: &Replacement, types: &[usize]) -> Option<Refusal> {
+    replacement.min_values.iter().find_map(|demand| {
+        let values: BTreeSet<&String> = types.iter().flat_map(|&t| demand.values.get(t)).flatten().collect();
+        (values.len() < demand.wanted).then(|| Refusal::MinValues { key: demand.key.clone() })
+    })
+}
+
+/// Several nodes must not be replaced by one of a type that is among them at no lower price than its own: then it is better to
+/// keep that one and delete the others. Narrows a [`Decision::Replace`], or turns it down.
+pub fn same_type_guard(candidates: &[&Candidate], replacement: &Replacement, decision: Decision) -> Decision {
+    let Decision::Replace { types, pin_spot } = decision else { return decision };
+    let ceiling = types
+        .iter()
+        .flat_map(|&t| {
+            let name = &replacement.types[t].name;
+            candidates.iter().filter(move |c| c.instance_type.as_ref() == Some(name)).map(|c| c.price)
+        })
+        .min();
+    let Some(ceiling) = ceiling else { return Decision::Replace { types, pin_spot } };
+    let kept: Vec<usize> =
+        types.into_iter().filter(|&t| replacement.types[t].worst_price < ceiling).collect();
+    if kept.is_empty() {
+        return Decision::Leave(Refusal::NotCheaper);
+    }
+    match lacking_values(replacement, &kept) {
+        Some(refusal) => Decision::Leave(refusal),
+        None => Decision::Replace { types: kept, pin_spot },
+    }
+}

@@ -1,0 +1,237 @@
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use model::price::MicroDollars;
+
+use super::*;
+
+fn candidate(name: &str, price: i64, pods: i64) -> Candidate {
+    Candidate {
+        node: Arc::from(name),
+        pool: Arc::from("default"),
+        instance_type: Some(Arc::from("m5.large")),
+        price: MicroDollars::new(price),
+        spot: false,
+        reschedule_cost: COST_UNIT * (1 + pods),
+        holds_buffers: false,
+    }
+}
+
+fn option(name: &str, worst: i64) -> TypeOption {
+    TypeOption { name: Arc::from(name), worst_price: MicroDollars::new(worst), worst_spot_price: None }
+}
+
+fn one_new(types: Vec<TypeOption>) -> Outcome {
+    let node = Replacement { types, allows_on_demand: true, ..Replacement::default() };
+    Outcome { left_over: Vec::new(), new_nodes: vec![node] }
+}
+
+fn names(chosen: &[&Candidate]) -> Vec<String> {
+    chosen.iter().map(|c| c.node.to_string()).collect()
+}
+
+#[test]
+fn dear_nodes_with_few_pods_come_first_and_names_break_ties() {
+    let mut all =
+        [candidate("b", 100, 1), candidate("a", 100, 1), candidate("c", 300, 1), candidate("d", 300, 9)];
+    all.sort_by(by_savings);
+    assert_eq!(all.map(|c| c.node.to_string()), ["c", "a", "b", "d"]);
+}
+
+#[test]
+fn empty_nodes_go_together_within_the_allowance() {
+    let candidates =
+        [candidate("a", 100, 0), candidate("b", 200, 0), candidate("busy", 900, 2), candidate("c", 50, 0)];
+    assert_eq!(names(&choose_empty(&candidates, Allowance::new())), ["b", "a", "c"]);
+    let two = Allowance::from([(Arc::from("default"), 2)]);
+    assert_eq!(names(&choose_empty(&candidates, two)), ["b", "a"]);
+}
+
+#[test]
+fn a_node_that_holds_buffer_pods_is_not_empty() {
+    let held = Candidate { holds_buffers: true, ..candidate("a", 100, 0) };
+    assert!(choose_empty(&[held], Allowance::new()).is_empty());
+}
+
+#[test]
+fn what_fits_elsewhere_is_deleted() {
+    let node = candidate("a", 100, 3);
+    assert_eq!(judge(&[&node], &Outcome::default(), Settings::default()), Decision::Delete);
+}
+
+#[test]
+fn a_removal_that_leaves_pods_without_a_place_is_refused_with_their_names() {
+    let node = candidate("a", 100, 3);
+    let outcome = Outcome { left_over: vec!["default/x".to_owned()], new_nodes: Vec::new() };
+    let Decision::Leave(refusal) = judge(&[&node], &outcome, Settings::default()) else {
+        panic!("must be left")
+    };
+    assert!(refusal.to_string().contains("default/x"));
+}
+
+#[test]
+fn a_replacement_keeps_only_types_that_are_cheaper_at_their_worst() {
+    let node = candidate("a", 100, 3);
+    let outcome = one_new(vec![option("cheap", 60), option("equal", 100), option("dear", 150)]);
+    assert_eq!(
+        judge(&[&node], &outcome, Settings::default()),
+        Decision::Replace { types: vec![0], pin_spot: false }
+    );
+    let none = one_new(vec![option("equal", 100)]);
+    assert_eq!(judge(&[&node], &none, Settings::default()), Decision::Leave(Refusal::NotCheaper));
+}
+
+#[test]
+fn two_new_nodes_are_one_too_many() {
+    let node = candidate("a", 100, 3);
+    let outcome =
+        Outcome { new_nodes: vec![Replacement::default(), Replacement::default()], ..Outcome::default() };
+    assert_eq!(judge(&[&node], &outcome, Settings::default()), Decision::Leave(Refusal::TooManyNew(2)));
+}
+
+#[test]
+fn a_node_of_unknown_price_is_deleted_but_never_replaced() {
+    let node = candidate("a", 0, 3);
+    assert_eq!(judge(&[&node], &Outcome::default(), Settings::default()), Decision::Delete);
+    let outcome = one_new(vec![option("free", 0)]);
+    assert_eq!(judge(&[&node], &outcome, Settings::default()), Decision::Leave(Refusal::NotCheaper));
+}
+
+#[test]
+fn a_replacement_that_could_be_either_is_pinned_to_spot() {
+    let node = candidate("a", 100, 3);
+    let mut outcome = one_new(vec![option("cheap", 60)]);
+    outcome.new_nodes[0].allows_spot = true;
+    assert_eq!(
+        judge(&[&node], &outcome, Settings::default()),
+        Decision::Replace { types: vec![0], pin_spot: true }
+    );
+}
+
+#[test]
+fn spot_replaces_spot_only_with_the_gate_and_enough_cheaper_types() {
+    let node = Candidate { spot: true, ..candidate("a", 100, 3) };
+    let types = |count: i64| -> Vec<TypeOption> {
+        (0..count)
+            .map(|n| TypeOption {
+                worst_spot_price: Some(MicroDollars::new(10 + n)),
+                ..option(&format!("t{n}"), 500)
+            })
+            .collect()
+    };
+    let outcome = |count| {
+        let mut outcome = one_new(types(count));
+        outcome.new_nodes[0].allows_spot = true;
+        outcome
+    };
+    let on = Settings { spot_to_spot: true };
+    assert_eq!(
+        judge(&[&node], &outcome(20), Settings::default()),
+        Decision::Leave(Refusal::SpotToSpotDisabled)
+    );
+    assert_eq!(judge(&[&node], &outcome(14), on), Decision::Leave(Refusal::TooFewSpotTypes { found: 14 }));
+    assert_eq!(
+        judge(&[&node], &outcome(20), on),
+        Decision::Replace { types: (0..15).collect(), pin_spot: true }
+    );
+    let other = Candidate { spot: true, ..candidate("b", 100, 3) };
+    assert_eq!(
+        judge(&[&node, &other], &outcome(3), on),
+        Decision::Replace { types: vec![0, 1, 2], pin_spot: true }
+    );
+}
+
+#[test]
+fn min_values_must_hold_among_the_cheaper_types() {
+    let node = candidate("a", 100, 3);
+    let mut outcome = one_new(vec![option("m5.a", 50), option("m6.a", 60), option("m7.a", 170)]);
+    let value = |text: &str| BTreeSet::from([text.to_owned()]);
+    let demand = |wanted| MinValues {
+        key: "family".to_owned(),
+        wanted,
+        values: vec![value("m5"), value("m6"), value("m7")],
+    };
+    outcome.new_nodes[0].min_values = vec![demand(2)];
+    assert!(matches!(judge(&[&node], &outcome, Settings::default()), Decision::Replace { .. }));
+    outcome.new_nodes[0].min_values = vec![demand(3)];
+    assert_eq!(
+        judge(&[&node], &outcome, Settings::default()),
+        Decision::Leave(Refusal::MinValues { key: "family".to_owned() })
+    );
+}
+
+#[test]
+fn several_nodes_are_not_replaced_by_one_of_their_own_type_at_its_price() {
+    let (a, b) = (candidate("a", 100, 3), candidate("b", 100, 3));
+    let outcome = one_new(vec![option("t3.large", 80), option("m5.large", 100)]);
+    let decision = judge(&[&a, &b], &outcome, Settings::default());
+    assert_eq!(decision, Decision::Replace { types: vec![0, 1], pin_spot: false });
+    assert_eq!(
+        same_type_guard(&[&a, &b], &outcome.new_nodes[0], decision),
+        Decision::Replace { types: vec![0], pin_spot: false }
+    );
+    let same = one_new(vec![option("m5.large", 100)]);
+    let decision = judge(&[&a, &b], &same, Settings::default());
+    assert_eq!(
+        same_type_guard(&[&a, &b], &same.new_nodes[0], decision),
+        Decision::Leave(Refusal::NotCheaper)
+    );
+}
+
+#[test]
+fn the_search_finds_the_longest_prefix_that_can_go() {
+    let candidates: Vec<Candidate> = (0..40).map(|n| candidate(&format!("n{n:02}"), 1000 - n, 1)).collect();
+    for longest in [0, 2, 3, 17, 39, 40] {
+        let mut search = MultiNode::new(&candidates, Allowance::new());
+        let mut probes = 0;
+        while let Some(tried) = search.next() {
+            let fits = tried.len() <= longest;
+            let decision = if fits { Decision::Delete } else { Decision::Leave(Refusal::NotCheaper) };
+            search.tell(decision);
+            probes += 1;
+        }
+        assert!(probes <= 6, "{probes} probes for 40 candidates");
+        let found = search.best().map_or(0, |(nodes, _)| nodes.len());
+        assert_eq!(found, longest);
+    }
+}
+
+#[test]
+fn one_command_takes_at_most_a_hundred_and_one_nodes() {
+    let candidates: Vec<Candidate> = (0..500).map(|n| candidate(&format!("n{n:03}"), 1000 - n, 1)).collect();
+    let mut search = MultiNode::new(&candidates, Allowance::new());
+    while search.next().is_some() {
+        search.tell(Decision::Delete);
+    }
+    assert_eq!(search.best().unwrap().0.len(), 101);
+}
+
+#[test]
+fn single_nodes_are_tried_pool_by_pool_in_turn() {
+    let mut candidates = vec![candidate("a1", 100, 1), candidate("a2", 90, 1), candidate("a3", 80, 1)];
+    candidates.push(Candidate { pool: Arc::from("other"), ..candidate("b1", 10, 1) });
+    let order: Vec<String> =
+        SingleNode::new(&candidates, &Allowance::new()).map(|c| c.node.to_string()).collect();
+    assert_eq!(order, ["a1", "b1", "a2", "a3"]);
+    let closed = Allowance::from([(Arc::from("default"), 0)]);
+    let order: Vec<String> = SingleNode::new(&candidates, &closed).map(|c| c.node.to_string()).collect();
+    assert_eq!(order, ["b1"]);
+}
+
+#[test]
+fn balanced_weighs_savings_against_disturbance() {
+    // Figures of the reference's worked example, in millionths of a dollar and whole costs.
+    let totals = PoolTotals { price: MicroDollars::new(58_080_000), cost: 90 };
+    let share = |savings: i64, cost: i64| Share {
+        savings: MicroDollars::new(savings),
+        pool_price: MicroDollars::new(1),
+        all_price: MicroDollars::new(1),
+        cost,
+    };
+    assert!(approves(share(7_260_000, 4), totals));
+    assert!(approves(share(4_840_000, 5), totals));
+    assert!(!approves(share(2_420_000, 9), totals));
+    let uniform = PoolTotals { price: MicroDollars::new(48_400_000), cost: 90 };
+    assert!(approves(share(2_420_000, 9), uniform));
+    assert!(!approves(share(0, 9), uniform));
+}
