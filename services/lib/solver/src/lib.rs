@@ -1,0 +1,53 @@
+//! Decides which nodes to make for which pods: bin-packing by price under the scheduling rules of Kubernetes and of
+//! NodePools, what-if simulation, explanations, and a lower bound on the cost.
+//!
+//! Pure: no clock, no I/O, no async, no logging. Equal input gives an equal plan.
+//!
+//! ```text
+//!  ClusterInput ──build──► Snapshot ──solve / simulate──► Plan ──check──► violations
+//!                             │ ▲                           │
+//!                             └─┘ apply (deltas)            └─explain──► Explanation
+//! ```
+//! - [`Snapshot::build`] compiles plain objects into dense tables once; [`Snapshot::apply`] carries changes over cheaply.
+//!   A snapshot is immutable and cheap to clone; any number of threads may ask it questions.
+//! - [`solve`] places all pods without a home. [`simulate`] does so in a cluster without some nodes and with some more
+//!   pods; [`simulate_many`] answers many removal sets on all cores.
+//! - [`explain()`] says why a pod is where it is, or why it is nowhere.
+//!
+//! Inside: pods that no rule can tell apart are one class, requirements are bit sets over types and offerings, resources
+//! are columns of integers. `engine` holds every feasibility rule and places pods; `pack` chooses orders and types by price;
+//! `bound` proves how much better a plan could be.
+
+mod bits;
+mod cells;
+mod classes;
+mod dims;
+mod engine;
+mod explain;
+mod finish;
+mod nodes;
+mod options;
+mod pack;
+mod plan;
+mod pools;
+mod reach;
+mod relax;
+mod sets;
+mod snapshot;
+mod solve;
+mod table;
+mod topology;
+mod update;
+mod volumes;
+mod world;
+
+pub use explain::{Explanation, PoolMiss, Rule, explain};
+pub use options::{Effort, MinValuesPolicy, Options, PreferencePolicy};
+pub use plan::{ExistingNode, Launch, NewNode, Plan, PodRef, Unschedulable};
+pub use snapshot::Snapshot;
+pub use solve::{simulate, simulate_many, solve};
+pub use update::{Change, NeedsRebuild};
+
+/// A node of one snapshot. Meaningless in another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub(crate) u32);

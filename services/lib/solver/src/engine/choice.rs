@@ -1,0 +1,198 @@
+//! Which domains a pod may go to: all rules on one key are intersected first, then one domain is chosen.
+
+use smallvec::SmallVec;
+
+use super::state::State;
+use crate::bits::Bits;
+use crate::classes::{ClassData, Variant};
+use crate::topology::group::{GroupId, Kind};
+use crate::topology::groups::{DomainId, TopoKeyId};
+
+/// What the rules on one topology key allow.
+#[derive(Clone, Debug)]
+pub(crate) struct Choice {
+    pub(crate) key: TopoKeyId,
+    pub(crate) allowed: Bits,
+    /// The node must be in one decided domain, since the place of this pod matters to others.
+    pub(crate) pin: bool,
+    /// Allowed domains, best first.
+    pub(crate) order: SmallVec<[DomainId; 4]>,
+    /// How many pods each of them takes before the rules have to be asked again, beside `order`.
+    pub(crate) quota: SmallVec<[u32; 4]>,
+}
+
+impl Choice {
+    pub(crate) fn quota_of(&self, domain: DomainId) -> u32 {
+        self.order.iter().position(|d| *d == domain).map_or(0, |index| self.quota[index])
+    }
+}
+
+pub(crate) type Choices = SmallVec<[Choice; 2]>;
+
+/// Effect of one rule.
+struct Verdict {
+    allowed: Bits,
+    pin: bool,
+    /// `None`: unlimited everywhere.
+    quota: Option<Vec<u32>>,
+}
+
+impl State<'_> {
+    /// `None`: no domain satisfies the rules now.
+    pub(crate) fn choices(&self, class: &ClassData, variant: &Variant, want: u32) -> Option<Choices> {
+        let mut out = Choices::new();
+        let single = variant.domain_groups.len() == 1 && class.kept_from_domain.is_empty();
+        for &group in &variant.domain_groups {
+            let pour = if single { want } else { 1 };
+            let verdict = self.verdict(class, variant, group, pour)?;
+            self.combine(&mut out, group, verdict)?;
+        }
+        for &group in &class.kept_from_domain {
+            let stating = self.ledger.stating(self.world, group);
+            let mut allowed = Bits::new(stating.len());
+            stating.iter().enumerate().filter(|(_, n)| **n == 0).for_each(|(d, _)| allowed.set(d));
+            let pin = self.live_anti.contains(&group);
+            self.combine(&mut out, group, Verdict { allowed, pin, quota: None })?;
+        }
+        for choice in &mut out {
+            self.rank(class, variant, choice);
+        }
+        Some(out)
+    }
+
+    fn combine(&self, out: &mut Choices, group: GroupId, verdict: Verdict) -> Option<()> {
+        let key = self.world.topo_key_of(group);
+        let quota = |domain: usize| verdict.quota.as_ref().map_or(u32::MAX, |q| q[domain]);
+        match out.iter_mut().find(|c| c.key == key) {
+            Some(choice) => {
+                choice.allowed.keep(&verdict.allowed);
+                choice.pin |= verdict.pin;
+                for (domain, slot) in choice.order.iter().zip(&mut choice.quota) {
+                    *slot = (*slot).min(quota(*domain as usize));
+                }
+            }
+            None => {
+                let order: SmallVec<[DomainId; 4]> = verdict.allowed.iter().map(|d| d as DomainId).collect();
+                let quotas = order.iter().map(|d| quota(*d as usize)).collect();
+                out.push(Choice { key, allowed: verdict.allowed, pin: verdict.pin, order, quota: quotas });
+            }
+        }
+        out.iter().all(|c| !c.allowed.is_empty()).then_some(())
+    }
+
+    /// Emptier domains first (as spread wants), then the cheapest, then by name.
+    fn rank(&self, class: &ClassData, variant: &Variant, choice: &mut Choice) {
+        let mut ranked: Vec<(i64, i64, DomainId, u32)> = Vec::new();
+        for (domain, quota) in choice.order.iter().zip(&choice.quota) {
+            if !choice.allowed.has(*domain as usize) {
+                continue;
+            }
+            let spread: i64 = variant
+                .domain_groups
+                .iter()
+                .filter(|g| self.world.topo_key_of(**g) == choice.key)
+                .filter(|g| matches!(self.world.groups.get(**g).rule.kind, Kind::Spread { .. }))
+                .map(|g| i64::from(self.ledger.selected(self.world, *g)[*domain as usize]))
+                .sum();
+            let price = if choice.allowed.count() > 1 {
+                self.price_in(class, variant, choice.key, *domain)
+            } else {
+                0
+            };
+            ranked.push((spread, price, *domain, *quota));
+        }
+        let name = |d: DomainId| &self.world.groups.keys[choice.key].values[d as usize];
+        ranked.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)).then_with(|| name(a.2).cmp(name(b.2))));
+        choice.order = ranked.iter().map(|r| r.2).collect();
+        choice.quota = ranked.iter().map(|r| r.3).collect();
+    }
+
+    fn verdict(&self, class: &ClassData, variant: &Variant, group: GroupId, pour: u32) -> Option<Verdict> {
+        let rule = &self.world.groups.get(group).rule;
+        let counts = self.ledger.selected(self.world, group);
+        let own = class.selected.contains(&group);
+        let mine = self.pod_domains(variant, group, counts.len());
+        let mut eligible = self.ledger.eligible(self.world, group).clone();
+        if let Some(mine) = &mine {
+            eligible.keep(mine);
+        }
+        match rule.kind {
+            Kind::Spread { max_skew, min_domains } => {
+                let least = eligible.iter().map(|d| counts[d]).min()?;
+                let few = min_domains.is_some_and(|n| eligible.count() < n as usize);
+                let least = if few { 0 } else { least };
+                let ceiling = least.saturating_add(i32::try_from(max_skew).unwrap_or(i32::MAX));
+                let mut allowed = Bits::new(counts.len());
+                eligible
+                    .iter()
+                    .filter(|d| counts[*d] + i32::from(own) <= ceiling)
+                    .for_each(|d| allowed.set(d));
+                let quota = own.then(|| {
+                    let level = self.level(class, variant, group, &eligible, few, pour).unwrap_or(0);
+                    counts.iter().map(|n| u32::try_from(level - n).unwrap_or(0).max(1)).collect()
+                });
+                Some(Verdict { allowed, pin: true, quota })
+            }
+            Kind::Affinity => {
+                let mut allowed = Bits::new(counts.len());
+                let inside = |d: &usize| mine.as_ref().is_none_or(|m| m.has(*d));
+                (0..counts.len()).filter(|d| counts[*d] > 0).filter(inside).for_each(|d| allowed.set(d));
+                if !allowed.is_empty() {
+                    return Some(Verdict { allowed, pin: false, quota: None });
+                }
+                own.then_some(Verdict { allowed: eligible, pin: true, quota: None })
+            }
+            Kind::AntiAffinity { .. } => {
+                let mut allowed = Bits::new(counts.len());
+                eligible.iter().filter(|d| counts[*d] == 0).for_each(|d| allowed.set(d));
+                let quota = own.then(|| vec![1; counts.len()]);
+                Some(Verdict { allowed, pin: true, quota })
+            }
+        }
+    }
+
+    /// Water level that `pour` pods reach when every eligible domain can be filled without end by new nodes; then whole
+    /// shares can be placed at once, since the end state is balanced whatever the order.
+    fn level(
+        &self,
+        class: &ClassData,
+        variant: &Variant,
+        group: GroupId,
+        eligible: &Bits,
+        few: bool,
+        pour: u32,
+    ) -> Option<i32> {
+        if pour < 2 || few || !self.endless(class, variant, group, eligible) {
+            return None;
+        }
+        let counts = self.ledger.selected(self.world, group);
+        let mut heights: Vec<i64> = eligible.iter().map(|d| i64::from(counts[d])).collect();
+        heights.sort_unstable();
+        let mut left = i64::from(pour);
+        let mut level = heights[0];
+        for (below, next) in heights.iter().skip(1).enumerate() {
+            let width = below as i64 + 1;
+            let step = (next - level) * width;
+            if step >= left {
+                break;
+            }
+            left -= step;
+            level = *next;
+        }
+        let width = heights.iter().filter(|h| **h <= level).count() as i64;
+        i32::try_from(level + left / width).ok().filter(|l| *l > 0)
+    }
+
+    /// Domains of the group's key that the pod's own node selector and affinity allow; `None`: all.
+    pub(crate) fn pod_domains(&self, variant: &Variant, group: GroupId, len: usize) -> Option<Bits> {
+        let key = &self.world.groups.keys[self.world.topo_key_of(group)];
+        let asked = self.world.sets.requirements.get(variant.strict).get(&key.name)?;
+        let mut out = Bits::new(len);
+        for (domain, value) in key.values.iter().enumerate() {
+            if asked.contains(value) {
+                out.set(domain);
+            }
+        }
+        Some(out)
+    }
+}

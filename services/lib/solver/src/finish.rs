@@ -1,0 +1,305 @@
+//! From filled bins to a plan: what each new node may be launched as, cheapest first, and which pods go where.
+
+use std::sync::Arc;
+
+use model::catalog::CapacityType;
+use model::labels;
+use model::price::MicroDollars;
+use model::requirement::Requirement;
+use model::requirements::Requirements;
+use rustc_hash::FxHashMap;
+
+use crate::bits::Bits;
+use crate::engine::bin::Bin;
+use crate::engine::demand::{DemandId, Origin};
+use crate::engine::state::State;
+use crate::explain::{Explainer, Explanation};
+use crate::pack::greedy::Leftover;
+use crate::plan::{ExistingNode, Launch, NewNode, Plan, PodRef, Unschedulable};
+use crate::reach::Reach;
+use crate::table::NO_PRICE;
+
+/// What a new node would be launched as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Choice {
+    pub(crate) price: i64,
+    pub(crate) row: usize,
+    pub(crate) cell: usize,
+}
+
+impl State<'_> {
+    /// Reserved, else spot, else on-demand; of that, the cheapest. Bought capacity goes on demand where that is cheaper.
+    pub(crate) fn launch(&self, pool: usize, reach: &Reach) -> Option<Choice> {
+        let reserved = self.cheapest(pool, reach, CapacityType::Reserved);
+        reserved.or_else(|| {
+            let spot = self.cheapest(pool, reach, CapacityType::Spot);
+            let on_demand = self.cheapest(pool, reach, CapacityType::OnDemand);
+            match (spot, on_demand) {
+                (Some(spot), Some(other)) if other.price < spot.price => Some(other),
+                (spot, on_demand) => spot.or(on_demand),
+            }
+        })
+    }
+
+    fn cheapest(&self, pool: usize, reach: &Reach, wanted: CapacityType) -> Option<Choice> {
+        let table = self.world.pools[pool].table;
+        let mut best: Option<Choice> = None;
+        for cell in reach.cells.iter().filter(|c| self.world.cells.list[*c].capacity_type == wanted) {
+            let row = self.world.by_price(table, cell).iter().find(|row| reach.rows.has(**row as usize));
+            if let Some(&row) = row {
+                let row = row as usize;
+                let price = self.world.tables[table].price(row, cell);
+                let name = |c: &Choice| {
+                    (&self.world.tables[table].rows[c.row].name, &self.world.cells.list[c.cell].zone)
+                };
+                let found = Choice { price, row, cell };
+                let better = |b: &Choice| price < b.price || (price == b.price && name(&found) < name(b));
+                if best.as_ref().is_none_or(better) {
+                    best = Some(found);
+                }
+            }
+        }
+        best
+    }
+
+    pub(crate) fn price_of(&self, bin: &Bin) -> i64 {
+        self.launch(bin.pool, &bin.reach).map_or(0, |c| c.price)
+    }
+
+    pub(crate) fn cost(&self) -> i64 {
+        self.bins.iter().map(|b| self.price_of(b)).sum()
+    }
+}
+
+/// Everything that a plan needs beside the state.
+pub(crate) struct Finish<'s, 'w> {
+    state: &'s State<'w>,
+    /// Next pod to hand out, by demand.
+    next: Vec<usize>,
+    types: FxHashMap<(usize, Bits, Bits), Arc<[Arc<str>]>>,
+    requirements: FxHashMap<(usize, Vec<u32>, Bits, Vec<Requirement>), Arc<Requirements>>,
+}
+
+pub(crate) fn plan(state: &State<'_>, leftover: &Leftover, lower_bound: Option<i64>) -> Plan {
+    let mut finish = Finish {
+        state,
+        next: vec![0; state.demands.len()],
+        types: FxHashMap::default(),
+        requirements: FxHashMap::default(),
+    };
+    let mut plan = Plan { timed_out: leftover.timed_out, ..Plan::default() };
+    let mut distrusted = Vec::new();
+    let mut touched: Vec<u32> = state.touched.keys().copied().collect();
+    touched.sort_unstable();
+    for node in touched {
+        let data = &state.world.nodes[node as usize];
+        let distrust = state.options.distrust_uninitialized && data.managed && !data.initialized;
+        let mut pods = Vec::new();
+        for item in &state.touched[&node].items {
+            let taken = finish.take(item.demand, item.count);
+            let moved = state.demands[item.demand as usize].origin != Origin::Deleting;
+            if distrust && moved {
+                let why = Arc::new(Explanation::on_uninitialized(&data.name));
+                distrusted.extend(taken.into_iter().map(|pod| Unschedulable { pod, why: Arc::clone(&why) }));
+            } else {
+                pods.extend(taken);
+            }
+        }
+        if !pods.is_empty() {
+            plan.existing.push(ExistingNode { node: Arc::clone(&data.name), pods });
+        }
+    }
+    for bin in &state.bins {
+        if let Some(node) = finish.new_node(bin) {
+            plan.cost += node.launch.price;
+            plan.new_nodes.push(node);
+        }
+    }
+    finish.report(leftover, &mut plan);
+    plan.unschedulable.extend(distrusted);
+    plan.lower_bound = lower_bound.map(|b| MicroDollars::new(b.min(plan.cost.get())));
+    plan
+}
+
+impl Finish<'_, '_> {
+    fn take(&mut self, demand: DemandId, count: u32) -> Vec<PodRef> {
+        let start = self.next[demand as usize];
+        let end = start + count as usize;
+        self.next[demand as usize] = end;
+        self.state.demands[demand as usize].pods[start..end].iter().map(|p| p.key()).collect()
+    }
+
+    fn report(&mut self, leftover: &Leftover, plan: &mut Plan) {
+        let mut explainer = Explainer::new(self.state);
+        for demand in 0..self.state.demands.len() as u32 {
+            let count = leftover.counts[demand as usize];
+            if count == 0 {
+                continue;
+            }
+            let pods = self.take(demand, count);
+            if leftover.unreached[demand as usize] > 0 {
+                plan.unreached.extend(pods);
+                continue;
+            }
+            let why = Arc::new(explainer.why_not(demand));
+            plan.unschedulable
+                .extend(pods.into_iter().map(|pod| Unschedulable { pod, why: Arc::clone(&why) }));
+        }
+    }
+
+    fn new_node(&mut self, bin: &Bin) -> Option<NewNode> {
+        let (state, world) = (self.state, self.state.world);
+        let launch = state.launch(bin.pool, &bin.reach)?;
+        let mut reach = bin.reach.clone();
+        // Where on-demand was chosen over dearer spot, spot must not be chosen at launch after all.
+        let cell = &world.cells.list[launch.cell];
+        if cell.capacity_type == CapacityType::OnDemand {
+            reach.cells.remove(&world.cells.of_capacity_type(CapacityType::Spot));
+            crate::pools::keep_offered(&mut reach, world.table(bin.pool));
+        }
+        let mut pods = Vec::new();
+        for item in &bin.items {
+            pods.extend(self.take(item.demand, item.count));
+        }
+        let table = world.table(bin.pool);
+        let requirements = self.requirements(bin, &reach);
+        Some(NewNode {
+            pool: Arc::clone(&world.pools[bin.pool].name),
+            pods,
+            requirements,
+            instance_types: self.types(bin.pool, &reach),
+            launch: Launch {
+                instance_type: Arc::clone(&table.rows[launch.row].name),
+                zone: Arc::clone(&cell.zone),
+                capacity_type: cell.capacity_type,
+                reservation: cell.reservation.map(|r| Arc::clone(&world.cells.reservations[r].id)),
+                price: MicroDollars::new(launch.price),
+            },
+            requests: self.requests(bin, &reach),
+            min_values_relaxed: bin.min_values_relaxed,
+        })
+    }
+
+    /// Types by their cheapest allowed offering, at most as many as may be listed.
+    fn types(&mut self, pool: usize, reach: &Reach) -> Arc<[Arc<str>]> {
+        let table = self.state.world.table(pool);
+        let most = self.state.options.max_instance_types;
+        let key = (pool, reach.rows.clone(), reach.cells.clone());
+        let list = self.types.entry(key).or_insert_with(|| {
+            let price =
+                |row: usize| reach.cells.iter().map(|cell| table.price(row, cell)).min().unwrap_or(NO_PRICE);
+            let mut rows: Vec<(i64, usize)> = reach.rows.iter().map(|row| (price(row), row)).collect();
+            rows.sort_unstable_by(|a, b| (a.0, &table.rows[a.1].name).cmp(&(b.0, &table.rows[b.1].name)));
+            let mut seen = vec![false; table.types.len()];
+            rows.retain(|(_, row)| !std::mem::replace(&mut seen[table.rows[*row].of_type], true));
+            rows.truncate(most);
+            rows.into_iter().map(|(_, row)| Arc::clone(&table.rows[row].name)).collect()
+        });
+        Arc::clone(list)
+    }
+
+    /// Pool and pods combined, with the decisions of the packing.
+    fn requirements(&mut self, bin: &Bin, reach: &Reach) -> Arc<Requirements> {
+        let (state, world) = (self.state, self.state.world);
+        let mut sets: Vec<u32> = Vec::new();
+        for item in &bin.items {
+            let variant = state.variant(item.demand, item.rung);
+            // With several volume alternatives, the one that agrees with the node is the one that was used.
+            let agreed = variant.asked.iter().find(|set| {
+                world
+                    .reach(**set, bin.pool)
+                    .is_some_and(|own| reach.rows.within(&own.rows) && reach.cells.within(&own.cells))
+            });
+            sets.extend(agreed);
+        }
+        sets.sort_unstable();
+        sets.dedup();
+        let key = (bin.pool, sets, reach.cells.clone(), reach.loose.clone());
+        if let (Some(known), true) =
+            (self.requirements.get(&key), world.pools[bin.pool].min_values.is_empty())
+        {
+            return Arc::clone(known);
+        }
+        let mut all = world.pools[bin.pool].template.clone();
+        for &set in &key.1 {
+            for requirement in world.sets.requirements.get(set).iter() {
+                let known = all.contains_key(requirement.key()) || world.well_known.has(requirement.key());
+                if known && requirement.key() != labels::HOSTNAME {
+                    all.add(requirement.clone());
+                }
+            }
+        }
+        for loose in &reach.loose {
+            all.add(loose.clone());
+        }
+        self.add_cells(&mut all, reach);
+        self.add_decided(&mut all, bin);
+        if bin.min_values_relaxed {
+            for (name, _) in &world.pools[bin.pool].min_values {
+                let found = u32::try_from(state.distinct(bin.pool, name, reach)).unwrap_or(u32::MAX);
+                if let Some(requirement) = all.get_mut(name) {
+                    requirement.set_min_values(requirement.min_values().map(|n| n.min(found)));
+                }
+            }
+        }
+        let all = Arc::new(all);
+        self.requirements.insert(key, Arc::clone(&all));
+        all
+    }
+
+    /// Capacity types that are really on offer, a decided zone, the reservation.
+    fn add_cells(&self, all: &mut Requirements, reach: &Reach) {
+        let cells = &self.state.world.cells;
+        let values = |key: &str| -> Vec<String> {
+            reach.cells.iter().filter_map(|cell| cells.label(cell, key)).map(str::to_owned).collect()
+        };
+        all.add(Requirement::one_of(labels::CAPACITY_TYPE, values(labels::CAPACITY_TYPE)));
+        let zones = values(labels::ZONE);
+        let every: Vec<String> =
+            (0..cells.len()).filter_map(|c| cells.label(c, labels::ZONE)).map(str::to_owned).collect();
+        let zones = Requirement::one_of(labels::ZONE, zones);
+        if zones.values().len() < Requirement::one_of(labels::ZONE, every).values().len() {
+            all.add(zones);
+        }
+        let ids = values(labels::CAPACITY_RESERVATION_ID);
+        if !ids.is_empty() {
+            all.add(Requirement::one_of(labels::CAPACITY_RESERVATION_ID, ids));
+        }
+    }
+
+    fn add_decided(&self, all: &mut Requirements, bin: &Bin) {
+        let world = self.state.world;
+        for (key, domain) in world.groups.keys.iter().zip(&bin.domains) {
+            if *domain != crate::topology::groups::NO_DOMAIN && !key.host {
+                let value = &*key.values[*domain as usize];
+                let pinned = bin.items.iter().any(|i| {
+                    let class = self.state.class_of(i.demand);
+                    let variant = self.state.variant(i.demand, i.rung);
+                    let of_key = |g: &u32| world.groups.keys[world.topo_key_of(*g)].name == key.name;
+                    variant.domain_groups.iter().any(of_key) || class.kept_from_domain.iter().any(of_key)
+                });
+                if pinned {
+                    all.add(Requirement::is(&key.name, value));
+                }
+            }
+        }
+    }
+
+    /// Pods, and the least daemon overhead of the rows, by resource.
+    fn requests(&self, bin: &Bin, reach: &Reach) -> model::resources::Resources {
+        let world = self.state.world;
+        let dims = world.dims.len();
+        let data = &world.pools[bin.pool];
+        let mut least: Option<Vec<i64>> = None;
+        for row in reach.rows.iter() {
+            let own = data.overhead(row, dims);
+            match &mut least {
+                None => least = Some(own.to_vec()),
+                Some(least) => least.iter_mut().zip(own).for_each(|(a, b)| *a = (*a).min(*b)),
+            }
+        }
+        let least = least.unwrap_or_else(|| vec![0; dims]);
+        let total: Vec<i64> = bin.used.iter().zip(&least).map(|(a, b)| a.saturating_add(*b)).collect();
+        world.dims.resources(&total)
+    }
+}

@@ -1,0 +1,163 @@
+//! First fit, decreasing, as the reference does it: nodes that exist, then new nodes so far, then another new node in the
+//! first pool that accepts. New nodes keep every type that still fits; price is no matter here.
+
+use crate::engine::choice::Choices;
+use crate::engine::demand::DemandId;
+use crate::engine::state::State;
+use crate::topology::group::Kind;
+use crate::topology::groups::NO_DOMAIN;
+
+/// What a pass could not place.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Leftover {
+    /// By demand: pods without a place.
+    pub(crate) counts: Vec<u32>,
+    /// By demand: how many of those were never tried, because time ran out.
+    pub(crate) unreached: Vec<u32>,
+    pub(crate) timed_out: bool,
+}
+
+impl Leftover {
+    pub(crate) fn total(&self) -> u64 {
+        self.counts.iter().map(|n| u64::from(*n)).sum()
+    }
+}
+
+/// Places the demands in the given order, again and again while that helps (pods may wait for others that they refer to).
+pub(crate) fn run(
+    state: &mut State<'_>,
+    order: &[DemandId],
+    keep_going: &(dyn Fn() -> bool + Sync),
+) -> Leftover {
+    let mut left: Vec<u32> = state.demands.iter().map(|d| d.pods.len() as u32).collect();
+    let mut tried = vec![false; left.len()];
+    let mut timed_out = false;
+    'passes: loop {
+        let mut progress = false;
+        for &demand in order {
+            let want = left[demand as usize];
+            if want == 0 || (tried[demand as usize] && !depends_on_others(state, demand)) {
+                continue;
+            }
+            if !keep_going() {
+                timed_out = true;
+                break 'passes;
+            }
+            let placed = place(state, demand, want);
+            tried[demand as usize] = true;
+            left[demand as usize] -= placed;
+            progress |= placed > 0;
+        }
+        if !progress || left.iter().all(|n| *n == 0) {
+            break;
+        }
+    }
+    let unreached = left.iter().zip(&tried).map(|(n, tried)| if *tried { 0 } else { *n }).collect();
+    Leftover { counts: left, unreached, timed_out }
+}
+
+/// Whether placing other pods can make room for these.
+fn depends_on_others(state: &State<'_>, demand: DemandId) -> bool {
+    let class = state.class_of(demand);
+    let ladder = class.ladder(state.options.preferences);
+    ladder.iter().any(|v| !v.domain_groups.is_empty() || !v.host_groups.is_empty())
+}
+
+/// Places up to `want` pods, relaxing preferences one by one. Returns how many.
+pub(crate) fn place(state: &mut State<'_>, demand: DemandId, want: u32) -> u32 {
+    let class = state.class_of(demand);
+    if class.spec.uses_resource_claims {
+        return 0;
+    }
+    let mut left = want;
+    for rung in 0..class.ladder(state.options.preferences).len() {
+        left -= place_on_rung(state, demand, rung as u8, left);
+        if left == 0 {
+            break;
+        }
+    }
+    want - left
+}
+
+fn place_on_rung(state: &mut State<'_>, demand: DemandId, rung: u8, want: u32) -> u32 {
+    let (class, variant) = (state.class_of(demand), state.variant(demand, rung));
+    if variant.domain_groups.is_empty() && class.kept_from_domain.is_empty() {
+        return place_freely(state, demand, rung, want);
+    }
+    let mut left = want;
+    while left > 0 {
+        let placed = match state.choices(class, variant, left) {
+            Some(choices) => one_step(state, demand, rung, left, &choices),
+            None => 0,
+        };
+        if placed == 0 && !decide_a_target(state, demand, rung) {
+            break;
+        }
+        left -= placed;
+    }
+    want - left
+}
+
+fn place_freely(state: &mut State<'_>, demand: DemandId, rung: u8, want: u32) -> u32 {
+    let mut left = want - state.fill_existing(demand, rung, want, None);
+    for bin in 0..state.bins.len() {
+        if left == 0 {
+            break;
+        }
+        if let Some(fit) = state.fit_bin(demand, rung, &state.bins[bin], left, None, None) {
+            left -= fit.count;
+            state.commit(demand, rung, bin, fit);
+        }
+    }
+    while left > 0 {
+        match state.open(demand, rung, left, None) {
+            Some((_, count)) => left -= count,
+            None => break,
+        }
+    }
+    want - left
+}
+
+/// Places pods on the first place that takes any, under the domain rules as they stand.
+fn one_step(state: &mut State<'_>, demand: DemandId, rung: u8, want: u32, choices: &Choices) -> u32 {
+    let placed = state.fill_existing(demand, rung, want, Some(choices));
+    if placed > 0 {
+        return placed;
+    }
+    for bin in 0..state.bins.len() {
+        if let Some(fit) = state.fit_bin(demand, rung, &state.bins[bin], want, Some(choices), None) {
+            let count = fit.count;
+            state.commit(demand, rung, bin, fit);
+            return count;
+        }
+    }
+    state.open(demand, rung, want, Some(choices)).map_or(0, |(_, count)| count)
+}
+
+/// A pod wants to be with others whose node has not been given a domain yet: gives it one.
+fn decide_a_target(state: &mut State<'_>, demand: DemandId, rung: u8) -> bool {
+    let world = state.world;
+    let variant = state.variant(demand, rung);
+    for &group in &variant.domain_groups {
+        let key = world.topo_key_of(group);
+        let counts = state.ledger.selected(world, group);
+        if world.groups.get(group).rule.kind != Kind::Affinity || counts.iter().any(|n| *n > 0) {
+            continue;
+        }
+        let mine = state.pod_domains(variant, group, counts.len());
+        let mut domains: Vec<u32> = state.ledger.eligible(world, group).iter().map(|d| d as u32).collect();
+        domains.retain(|d| mine.as_ref().is_none_or(|m| m.has(*d as usize)));
+        domains.sort_by_key(|d| (state.price_in(state.class_of(demand), variant, key, *d), *d));
+        for bin in 0..state.bins.len() {
+            let here = &state.bins[bin];
+            let selects = |i: &crate::engine::bin::Item| state.class_of(i.demand).selected.contains(&group);
+            if here.domains[key] != NO_DOMAIN || !here.items.iter().any(selects) {
+                continue;
+            }
+            if domains.iter().any(|domain| state.pin(bin, key, *domain)) {
+                return true;
+            }
+        }
+    }
+    false
+}

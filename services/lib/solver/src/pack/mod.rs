@@ -1,0 +1,3 @@
+//! Ways to pack: in which order pods are placed, and what new nodes are made of.
+
+pub(crate) mod greedy;

@@ -1,0 +1,119 @@
+//! The relaxation ladder: what a pod asks for with all its preferences, then with fewer and fewer of them.
+//!
+//! Each rung drops the first thing that can be dropped: an earlier OR-term of the required node affinity, the heaviest
+//! preferred pod affinity, then anti-affinity, then node affinity, a `ScheduleAnyway` spread, and last it puts up with soft
+//! taints.
+
+use model::pod::{PodAffinityTerm, PodSpec, TopologySpread, WeightedNodeTerm, WhenUnsatisfiable};
+use model::requirements::Requirements;
+use model::taint::Toleration;
+
+use crate::options::PreferencePolicy;
+
+/// What is in force on one rung.
+#[derive(Clone, Debug)]
+pub(crate) struct Rung<'a> {
+    /// Node selector and the first remaining required term.
+    pub(crate) strict: Requirements,
+    /// The strict part and the heaviest remaining preferred term.
+    pub(crate) asked: Requirements,
+    pub(crate) affinity: Vec<&'a PodAffinityTerm>,
+    pub(crate) anti_affinity: Vec<&'a PodAffinityTerm>,
+    pub(crate) preferred_anti_affinity: Vec<&'a PodAffinityTerm>,
+    pub(crate) spread: Vec<&'a TopologySpread>,
+    pub(crate) tolerations: Vec<Toleration>,
+}
+
+/// The rungs of a pod, strictest first. `soft_taints`: something has a `PreferNoSchedule` taint, so that tolerating it can
+/// help.
+pub(crate) fn ladder(spec: &PodSpec, policy: PreferencePolicy, soft_taints: bool) -> Vec<Rung<'_>> {
+    let mut now = State::new(spec, policy);
+    let mut rungs = vec![now.rung(spec)];
+    while now.relax(soft_taints) {
+        rungs.push(now.rung(spec));
+    }
+    rungs
+}
+
+struct State<'a> {
+    required: &'a [Requirements],
+    /// Heaviest first; ties in declaration order.
+    node_terms: Vec<&'a WeightedNodeTerm>,
+    pod_affinity: Vec<(i32, &'a PodAffinityTerm)>,
+    pod_anti_affinity: Vec<(i32, &'a PodAffinityTerm)>,
+    spread: Vec<&'a TopologySpread>,
+    tolerates_soft: bool,
+}
+
+impl<'a> State<'a> {
+    fn new(spec: &'a PodSpec, policy: PreferencePolicy) -> Self {
+        let respect = policy == PreferencePolicy::Respect;
+        let weighted = |terms: &'a [model::pod::WeightedPodAffinityTerm]| {
+            let mut all: Vec<_> =
+                if respect { terms.iter().map(|t| (t.weight, &t.term)).collect() } else { vec![] };
+            all.sort_by_key(|(weight, _)| -weight);
+            all
+        };
+        let mut node_terms: Vec<_> =
+            if respect { spec.preferred_node_affinity.iter().collect() } else { vec![] };
+        node_terms.sort_by_key(|t| -t.weight);
+        let hard = |s: &&TopologySpread| s.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule;
+        Self {
+            required: &spec.required_node_affinity,
+            node_terms,
+            pod_affinity: weighted(&spec.preferred_affinity),
+            pod_anti_affinity: weighted(&spec.preferred_anti_affinity),
+            spread: spec.topology_spread.iter().filter(|s| respect || hard(s)).collect(),
+            tolerates_soft: false,
+        }
+    }
+
+    fn relax(&mut self, soft_taints: bool) -> bool {
+        if self.required.len() > 1 {
+            self.required = &self.required[1..];
+        } else if !self.pod_affinity.is_empty() {
+            self.pod_affinity.remove(0);
+        } else if !self.pod_anti_affinity.is_empty() {
+            self.pod_anti_affinity.remove(0);
+        } else if !self.node_terms.is_empty() {
+            self.node_terms.remove(0);
+        } else if let Some(soft) =
+            self.spread.iter().position(|s| s.when_unsatisfiable == WhenUnsatisfiable::ScheduleAnyway)
+        {
+            self.spread.swap_remove(soft);
+        } else if soft_taints && !self.tolerates_soft {
+            self.tolerates_soft = true;
+        } else {
+            return false;
+        }
+        true
+    }
+
+    fn rung(&self, spec: &'a PodSpec) -> Rung<'a> {
+        let mut strict = Requirements::from_labels(spec.node_selector.iter().map(|(k, v)| (k, v.as_str())));
+        if let Some(term) = self.required.first() {
+            strict.add_all(term);
+        }
+        let mut asked = strict.clone();
+        if let Some(heaviest) = self.node_terms.first() {
+            asked.add_all(&heaviest.term);
+        }
+        let mut tolerations = spec.tolerations.clone();
+        if self.tolerates_soft {
+            tolerations.push(Toleration::of_every_soft_taint());
+        }
+        let preferred =
+            |terms: &[(i32, &'a PodAffinityTerm)]| terms.iter().map(|(_, t)| *t).collect::<Vec<_>>();
+        let mut affinity: Vec<_> = spec.affinity.iter().collect();
+        affinity.extend(preferred(&self.pod_affinity));
+        Rung {
+            strict,
+            asked,
+            affinity,
+            anti_affinity: spec.anti_affinity.iter().collect(),
+            preferred_anti_affinity: preferred(&self.pod_anti_affinity),
+            spread: self.spread.clone(),
+            tolerations,
+        }
+    }
+}

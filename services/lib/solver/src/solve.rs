@@ -1,0 +1,107 @@
+//! The two questions: where do all pods go, and where would they go if some nodes went away.
+
+use std::sync::Arc;
+
+use model::pod::Pod;
+
+use crate::NodeId;
+use crate::engine::demand::{Demand, DemandId, Origin, demands};
+use crate::engine::state::State;
+use crate::explain::Explanation;
+use crate::finish;
+use crate::nodes::PodEntry;
+use crate::options::Options;
+use crate::pack::greedy;
+use crate::plan::{Plan, PodRef, Unschedulable};
+use crate::snapshot::Snapshot;
+use crate::update::NeedsRebuild;
+use crate::world::World;
+
+/// Places every pod that has no node, or whose node is being deleted.
+///
+/// `keep_going` is asked between steps; once it says no, the best valid plan so far is returned.
+pub fn solve(snapshot: &Snapshot, options: &Options, keep_going: &(dyn Fn() -> bool + Sync)) -> Plan {
+    simulate(snapshot, &[], &[], options, keep_going)
+}
+
+/// As [`solve`], in a cluster without the nodes of `remove` and with `added` pods. Pods of removed nodes that can be moved
+/// need new places; the work is proportional to what changes.
+pub fn simulate(
+    snapshot: &Snapshot,
+    remove: &[NodeId],
+    added: &[Pod],
+    options: &Options,
+    keep_going: &(dyn Fn() -> bool + Sync),
+) -> Plan {
+    if !added.is_empty() {
+        return match snapshot.with_pending(added) {
+            Ok(wider) => simulate(&wider, remove, &[], options, keep_going),
+            Err(NeedsRebuild) => unknown_to(snapshot, remove, added, options, keep_going),
+        };
+    }
+    let world = &*snapshot.world;
+    let removed: Vec<u32> = remove.iter().map(|node| node.0).collect();
+    let pods = pods_to_place(world, &removed);
+    let demands = demands(world, pods);
+    let mut plan = decide(world, options, &demands, &removed, keep_going);
+    for (pod, why) in world.rejected.iter() {
+        plan.unschedulable
+            .push(Unschedulable { pod: pod.clone(), why: Arc::new(Explanation::rejected(why)) });
+    }
+    plan
+}
+
+/// Pods that the snapshot was not compiled for cannot be judged; everything else can.
+fn unknown_to(
+    snapshot: &Snapshot,
+    remove: &[NodeId],
+    added: &[Pod],
+    options: &Options,
+    keep_going: &(dyn Fn() -> bool + Sync),
+) -> Plan {
+    let mut plan = simulate(snapshot, remove, &[], options, keep_going);
+    let text =
+        "asks for a resource, or states a selector, that this snapshot was not built with: build a new one";
+    let why = Arc::new(Explanation::rejected(text));
+    plan.unschedulable.extend(added.iter().map(|pod| Unschedulable {
+        pod: PodRef { namespace: Arc::clone(&pod.namespace), name: Arc::clone(&pod.name) },
+        why: Arc::clone(&why),
+    }));
+    plan
+}
+
+fn pods_to_place<'a>(world: &'a World, removed: &'a [u32]) -> impl Iterator<Item = (&'a PodEntry, Origin)> {
+    let of_node = |node: &'a crate::nodes::NodeData| node.pods.iter().filter(|p| p.reschedulable);
+    let deleting = world
+        .deleting
+        .iter()
+        .filter(|n| !removed.contains(n))
+        .flat_map(move |n| of_node(&world.nodes[*n as usize]).map(|p| (p, Origin::Deleting)));
+    let moved =
+        removed.iter().flat_map(move |n| of_node(&world.nodes[*n as usize]).map(|p| (p, Origin::Moved)));
+    world.pending.iter().map(|p| (p, Origin::Pending)).chain(deleting).chain(moved)
+}
+
+fn decide(
+    world: &World,
+    options: &Options,
+    demands: &[Demand<'_>],
+    removed: &[u32],
+    keep_going: &(dyn Fn() -> bool + Sync),
+) -> Plan {
+    let order: Vec<DemandId> = (0..demands.len() as DemandId).collect();
+    let mut state = State::new(world, options, demands, removed);
+    let leftover = greedy::run(&mut state, &order, keep_going);
+    finish::plan(&state, &leftover, None)
+}
+
+/// Many what-if questions against one snapshot, on all cores; answers in the order of the questions.
+pub fn simulate_many(
+    snapshot: &Snapshot,
+    removals: &[Vec<NodeId>],
+    options: &Options,
+    keep_going: &(dyn Fn() -> bool + Sync),
+) -> Vec<Plan> {
+    use rayon::prelude::*;
+    removals.par_iter().map(|remove| simulate(snapshot, remove, &[], options, keep_going)).collect()
+}
