@@ -8,12 +8,13 @@ import urllib.parse
 from dataclasses import dataclass
 from pathlib import Path
 
+from .failure import Failure
 from .paths import Instance
 
 FIELD_MANAGER = "local-stack"
 
 
-class ApiError(Exception):
+class ApiError(Failure):
     def __init__(self, status: int, method: str, path: str, body: str):
         try:
             message = json.loads(body)["message"]

@@ -115,8 +115,10 @@ def _start_cluster(start: Start, joiner: bool) -> None:
     aws, jaeger = cluster.aws(), cluster.jaeger()
     with ThreadPoolExecutor(4) as pool:
         start.begin(jaeger)
+        seeded = None
         if aws:
             start.begin(aws)
+            seeded = pool.submit(_seed, start, aws)
         else:
             say("no AWS: deploy/local/aws/server.py is missing")
         start.ensure(cluster.etcd())
@@ -124,7 +126,6 @@ def _start_cluster(start: Start, joiner: bool) -> None:
         controllers = [cluster.controller_manager(), cluster.scheduler(), cluster.kwok()]
         for each in controllers:
             start.begin(each)
-        seeded = pool.submit(_seed, start, aws) if aws else None
         manifests.apply(client, say)
         tokens.ensure_operator(cluster.instance, client)
         for each in (*controllers, jaeger):

@@ -33,7 +33,7 @@ def _established(client: Api, name: str) -> None:
     path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}"
 
     def established() -> bool:
-        conditions = client.get(path).get("status", {}).get("conditions", [])
+        conditions = client.get(path).get("status", {}).get("conditions") or []
         return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
 
     if not files.until(established, ESTABLISHED_SECONDS):

@@ -189,7 +189,8 @@ class Cluster:
         return Process("joiner", command, ready, "-", self.aws_environment())
 
     def aws_environment(self) -> dict[str, str]:
-        return {**without_foreign_settings(os.environ), **self.client_settings()}
+        own = {"AWS_CONTROL_URL": self.url("aws-control")}
+        return {**without_foreign_settings(dict(os.environ)), **self.client_settings(), **own}
 
     def client_settings(self) -> dict[str, str]:
         """What any AWS client needs to find the local AWS and nothing else."""

@@ -1,0 +1,202 @@
+#!/usr/bin/env python3
+"""The promises of the local stack, on real instances. Takes about two minutes and the built components:
+
+    deploy/local/tests/acceptance.py
+"""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+LOCAL = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(LOCAL))
+
+from localstack import api, files, ports, process  # noqa: E402
+from localstack.paths import Instance  # noqa: E402
+
+
+def stack(directory: Path, *arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [str(LOCAL / "stack"), *arguments, "--dir", str(directory)], capture_output=True, text=True,
+        env={**os.environ, **(environment or {})},
+    )
+
+
+def document(kind: str, api_version: str, name: str, body: dict) -> api.Document:
+    whole = {"apiVersion": api_version, "kind": kind, **body}
+    whole["metadata"] = {"name": name, **body.get("metadata", {})}
+    return api.Document(json.dumps(whole), api_version, kind, name, "")
+
+
+def node(name: str) -> dict:
+    return {
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": name, "annotations": {"kwok.x-k8s.io/node": "fake"}},
+        "status": {
+            "capacity": {"cpu": "8", "memory": "32Gi", "pods": "29"},
+            "allocatable": {"cpu": "7910m", "memory": "30Gi", "pods": "29"},
+            "addresses": [{"type": "InternalIP", "address": "10.0.0.9"}],
+            "nodeInfo": {
+                "architecture": "arm64", "operatingSystem": "linux", "kubeletVersion": "v1.35.0-eks", "osImage": "AL2023",
+                "kernelVersion": "6.12", "containerRuntimeVersion": "containerd://2.1", "machineID": "m", "systemUUID": "s",
+                "bootID": "b", "kubeProxyVersion": "",
+            },
+        },
+    }
+
+
+DEPLOYMENT = {
+    "spec": {
+        "replicas": 10,
+        "selector": {"matchLabels": {"app": "web"}},
+        "template": {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {"containers": [{"name": "web", "image": "web", "resources": {"requests": {"cpu": "100m"}}}]},
+        },
+    }
+}
+
+
+class Acceptance(unittest.TestCase):
+    def instance(self) -> Instance:
+        home = Path(tempfile.mkdtemp(prefix="localstack-"))
+        self.addCleanup(lambda: (stack(home, "down"), shutil.rmtree(home)))
+        return Instance(home / "instance")
+
+    def up(self, instance: Instance, *arguments: str) -> dict:
+        done = stack(instance.dir, "up", "--services", "none", "-o", "json", *arguments)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def client(self, instance: Instance) -> api.Api:
+        return api.Api(instance, ports.of_cluster(instance)["kube-apiserver"])
+
+    def roll_out(self, client: api.Api) -> None:
+        for name in ("n1", "n2", "n3"):
+            client.call("POST", "/api/v1/nodes", node(name))
+        client.apply(document("Deployment", "apps/v1", "web", DEPLOYMENT))
+
+        def running() -> bool:
+            pods = client.get("/api/v1/namespaces/default/pods?labelSelector=app%3Dweb")["items"]
+            ready = [each for each in pods if each["status"].get("phase") == "Running" and each["spec"].get("nodeName")]
+            return len(ready) == 10
+
+        self.assertTrue(files.until(running, 120), "ten pods on three nodes")
+
+    def down_leaves_nothing(self, instance: Instance) -> None:
+        pids = {each.pid for each in process.find_all(instance).values()}
+        self.assertGreaterEqual(len(pids), 6)
+        done = stack(instance.dir, "down")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([pid for pid in pids if process.birth(pid)], [])
+        self.assertEqual(self.commands_naming(instance.dir), [])
+        self.assertEqual([name for name, port in ports.of_cluster(instance).items() if not ports.is_free(port)], [])
+        self.assertEqual(list(instance.pids.iterdir()), [])
+
+    def commands_naming(self, directory: Path) -> list[str]:
+        found = []
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                text = path.read_text().replace("\0", " ")
+            except OSError:
+                continue
+            if str(directory) in text:
+                found.append(text)
+        return found
+
+    def test_pods_run_on_played_nodes_and_nothing_is_left_behind_twice_in_a_row(self):
+        instance = self.instance()
+        for _ in range(2):
+            self.up(instance, "--fresh")
+            client = self.client(instance)
+            self.roll_out(client)
+            status = client.get("/api/v1/nodes/n1")["status"]
+            for field, value in node("n1")["status"].items():
+                self.assertEqual(status[field], value, field)
+            self.down_leaves_nothing(instance)
+        self.assertEqual(stack(instance.dir, "down").returncode, 0)
+
+    def test_two_instances_run_side_by_side_and_know_nothing_of_each_other(self):
+        first, second = self.instance(), self.instance()
+        self.up(first)
+        self.up(second)
+        self.client(first).call("POST", "/api/v1/nodes", node("only-here"))
+        self.assertIsNotNone(self.client(first).find("/api/v1/nodes/only-here"))
+        self.assertIsNone(self.client(second).find("/api/v1/nodes/only-here"))
+        self.down_leaves_nothing(first)
+        self.assertTrue(self.client(second).ready())
+        self.down_leaves_nothing(second)
+
+    def test_a_killed_api_server_comes_back_and_everything_else_stays(self):
+        instance = self.instance()
+        before = {each["process"]: each["pid"] for each in self.up(instance)["processes"]}
+        self.client(instance).call("POST", "/api/v1/nodes", node("kept"))
+        os.kill(before["kube-apiserver"], signal.SIGKILL)
+        after = {each["process"]: each["pid"] for each in self.up(instance)["processes"]}
+        self.assertEqual({name for name in after if after[name] != before.get(name)}, {"kube-apiserver"})
+        self.roll_out(self.client(instance))
+        self.assertIsNotNone(self.client(instance).find("/api/v1/nodes/kept"))
+
+    def test_a_port_that_somebody_took_meanwhile_moves_the_instance(self):
+        instance = self.instance()
+        self.up(instance, "--no-joiner")
+        self.client(instance).call("POST", "/api/v1/nodes", node("kept"))
+        stack(instance.dir, "down")
+        taken = ports.of_cluster(instance)["kube-apiserver"]
+        with socket.socket() as stranger:
+            stranger.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            stranger.bind(("127.0.0.1", taken))
+            stranger.listen()
+            self.up(instance, "--no-joiner")
+            self.assertNotEqual(ports.of_cluster(instance)["kube-apiserver"], taken)
+            self.assertIsNotNone(self.client(instance).find("/api/v1/nodes/kept"))
+
+    def test_a_failed_start_shows_the_guilty_log_and_leaves_nothing(self):
+        instance = self.instance()
+        self.up(instance, "--no-joiner")
+        stack(instance.dir, "down")
+        (instance.pki / "apiserver.crt").write_text("not a certificate")
+        done = stack(instance.dir, "up", "--services", "none")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("kube-apiserver ended", done.stderr)
+        self.assertIn("apiserver.crt", done.stderr)
+        self.assertEqual(self.commands_naming(instance.dir), [])
+
+    def test_services_hold_their_own_rights_and_no_others(self):
+        instance = self.instance()
+        self.up(instance, "--no-joiner")
+        client = self.client(instance)
+
+        def allowed(service: str, verb: str, group: str, resource: str, name: str = "", subresource: str = "") -> bool:
+            review = {
+                "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+                "spec": {
+                    "user": f"system:serviceaccount:kube-system:karpenter-{service}",
+                    "resourceAttributes": {
+                        "namespace": "kube-system", "verb": verb, "group": group, "resource": resource, "name": name,
+                        "subresource": subresource,
+                    },
+                },
+            }
+            return client.call("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)["status"]["allowed"]
+
+        self.assertTrue(allowed("provisioner", "create", "karpenter.sh", "nodeclaims"))
+        self.assertFalse(allowed("termination", "create", "karpenter.sh", "nodeclaims"))
+        self.assertTrue(allowed("termination", "create", "", "pods", subresource="eviction"))
+        self.assertFalse(allowed("disruption", "create", "", "pods", subresource="eviction"))
+        self.assertFalse(allowed("provisioner", "delete", "", "nodes"))
+        self.assertTrue(allowed("pricing-cache", "patch", "", "configmaps", "karpenter-pricing-cache-trust"))
+        self.assertFalse(allowed("pricing-cache", "patch", "", "configmaps", "karpenter-provisioner-trust"))
+        self.assertTrue(allowed("operator", "replay", "rpc.karpenter.sh", "services"))
+        self.assertFalse(allowed("interruption-watcher", "delete", "karpenter.sh", "nodeclaims"))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
