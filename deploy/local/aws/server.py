@@ -42,7 +42,7 @@ def main() -> None:
     os.environ.setdefault("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")
     os.environ["MOTO_PORT"] = str(args.port)
 
-    from localaws import events, network
+    from localaws import events, iam, network
     from localaws.control import Control
     from localaws.eks import Cluster
     from localaws.faults import Faults
@@ -60,6 +60,7 @@ def main() -> None:
     wire, faults = Ec2Wire(), Faults()
     types = TypeCatalogue(wire)
     shared = Shared(wire, types, PriceBook(), faults, Settings(), Pager(faults.page_limit))
+    iam.install(shared.pager)
     cluster = Cluster(args.cluster_name, args.cluster_endpoint, args.cluster_ca, args.cluster_version, args.service_cidr)
     gateway = Gateway(Worlds(shared), RequestLog(), cluster)
     api = Server(args.host, args.port, gateway).start()

@@ -8,6 +8,8 @@ in Errors, so an answer may hold instances and errors at once, as EC2's does.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +22,8 @@ from .launch import Spec, launch, resolve
 from .prices import dollars
 
 UNKNOWN_PRICE = 1 << 60
+# SDKs send a token with every request, so they must not pile up.
+TOKENS_KEPT = 5000
 
 
 @dataclass
@@ -48,10 +52,10 @@ def create_fleet(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     world = call.world
     check(params)
     token = params.get("ClientToken")
-    same = {k: v for k, v in params.items() if k != "ClientToken"}
+    digest = fingerprint(params)
     if token and token in world.fleet_tokens:
         before, answer = world.fleet_tokens[token]
-        if before != same:
+        if before != digest:
             raise AwsError(
                 "IdempotentParameterMismatch",
                 "The client token you have provided is associated with a fleet that has different parameters.",
@@ -69,8 +73,16 @@ def create_fleet(call: Call, params: dict[str, Any]) -> dict[str, Any]:
         errors += failed
     answer = {"FleetId": fleet_id, "Instances": instances, "Errors": errors}
     if token:
-        world.fleet_tokens[token] = (same, answer)
+        world.fleet_tokens[token] = (digest, answer)
+        while len(world.fleet_tokens) > TOKENS_KEPT:
+            del world.fleet_tokens[next(iter(world.fleet_tokens))]
     return answer
+
+
+def fingerprint(params: dict[str, Any]) -> str:
+    """Equal for requests that differ in nothing but the token."""
+    rest = {k: v for k, v in params.items() if k != "ClientToken"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def check(params: dict[str, Any]) -> None:

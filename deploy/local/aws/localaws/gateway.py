@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape
 
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
-from . import describe, fleet, images, instance_types, placement, reservations, run_instances, spot, status, tags, templates
+from . import describe, fleet, images, instance_types, motopages, placement, reservations, run_instances, spot, status, tags, templates
 from .actions import EC2, Call
 from .eks import Cluster
 from .errors import AwsError
@@ -111,6 +111,16 @@ class Gateway:
             zones = sorted(self.worlds.get(region).network.zone_ids().values())
             answer = self.shifts.handle(region, zones, request.method, request.path, params)
             return json_response(answer, request_id, "application/json")
+        if service == "ec2" and action in motopages.ACTIONS:
+            paging = {k: v for k, v in params.items() if k in ("MaxResults", "NextToken")}
+            if paging or self.faults.page_limit(action) is not None:
+                if "MaxResults" in paging:
+                    paging["MaxResults"] = int(paging["MaxResults"])
+                request.body = motopages.without_paging(request.body)
+                answer = self._moto(request)
+                if answer.status != 200:
+                    return answer
+                return motopages.cut(action, answer, paging, self.worlds.shared.pager)
         return self._moto(request)
 
     def _moto(self, request: Request) -> Response:

@@ -4,12 +4,13 @@ can check which rights a service really uses and how often it calls."""
 from __future__ import annotations
 
 import itertools
+import json
 import threading
 import time
 from collections import Counter, deque
 from typing import Any
 
-KEPT = 2000
+KEPT = 1000
 # Parameters that name the resources a call touches.
 NAMES = (
     "InstanceIds InstanceId LaunchTemplateId LaunchTemplateName LaunchTemplateIds LaunchTemplateNames ImageIds SubnetIds "
@@ -30,7 +31,9 @@ class RequestLog:
             self.last: deque[dict[str, Any]] = deque(maxlen=KEPT)
             self.numbers = itertools.count(1)
 
-    def record(self, service: str, action: str, region: str, access_key: str, params: dict[str, Any], status: int, code: str, ms: float) -> None:
+    def record(
+        self, service: str, action: str, region: str, access_key: str, params: dict[str, Any], status: int, code: str, ms: float
+    ) -> None:
         resources: list[str] = []
         for name in NAMES:
             value = params.get(name)
@@ -53,7 +56,8 @@ class RequestLog:
                     "region": region,
                     "accessKey": access_key,
                     "resources": resources[:1000],
-                    "params": params,
+                    # As text: the parsed parameters of one large fleet request take hundreds of kilobytes.
+                    "params": json.dumps(params, default=str),
                     "status": status,
                     "code": code,
                     "ms": round(ms, 2),
@@ -73,5 +77,5 @@ class RequestLog:
                 "counts": dict(sorted(self.counts.items())),
                 "errors": dict(sorted(self.errors.items())),
                 "byAccessKey": {k: dict(sorted(c.items())) for k, c in sorted(self.by_key.items())},
-                "requests": chosen[-limit:] if limit else [],
+                "requests": [{**r, "params": json.loads(r["params"])} for r in (chosen[-limit:] if limit else [])],
             }

@@ -65,7 +65,7 @@ class World:
         self.instances = Instances(self.lock, shared.settings)
         self.events = Events(region, shared.settings)
         self.instances.on_state += [self._release, self.events.state_changed]
-        self.fleet_tokens: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
+        self.fleet_tokens: dict[str, tuple[str, dict[str, Any]]] = {}
 
     def reset(self) -> None:
         with self.lock:

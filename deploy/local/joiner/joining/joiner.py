@@ -56,6 +56,7 @@ class Life:
         self.busy = False
         self.again = False
         self.node: str | None = None  # name of its Node, once registered
+        self.uid = ""
         self.marked = False  # its Node carries the not-ready annotation from us
         self.hopeless = False  # it will never join, and the reason was logged
 
@@ -77,7 +78,7 @@ class Joiner:
             if provider.startswith("aws:///") and existing["metadata"].get("annotations", {}).get("kwok.x-k8s.io/node"):
                 instance_id = provider.rsplit("/", 1)[-1]
                 life = self.lives[instance_id] = Life({"id": instance_id, "state": "unknown", "tags": {}})
-                life.node = existing["metadata"]["name"]
+                life.node, life.uid = existing["metadata"]["name"], existing["metadata"]["uid"]
                 life.marked = existing["metadata"]["annotations"].get(node.NOT_READY) == "Unknown"
 
     def follow(self, source: Any, ready: Callable[[], None]) -> None:
@@ -151,10 +152,7 @@ class Joiner:
         """As the cloud's node lifecycle controller: the instance does not exist, so the Node goes. Its
         finalizers still hold it."""
         if life.node:
-            existing = self.kube.node(life.node)
-            provider = (existing or {}).get("spec", {}).get("providerID", "")
-            if existing and provider.endswith("/" + life.view["id"]) and "deletionTimestamp" not in existing["metadata"]:
-                self.kube.delete_node(life.node)
+            self.kube.delete_node(life.node, life.uid)
         with self.lock:
             self.lives.pop(life.view["id"], None)
 
@@ -195,7 +193,8 @@ class Joiner:
             facts.capacity.update(devices)
             facts.allocatable.update(devices)
         try:
-            self.kube.create_node(node.build(facts, boot, wish.never_ready))
+            now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            life.uid = self.kube.create_node(node.build(facts, boot, wish.never_ready, now))
         except Conflict:
             if not self.conflict(life, facts):
                 return
@@ -215,6 +214,7 @@ class Joiner:
         whose Node must go first."""
         existing = self.kube.node(facts.name)
         if existing and existing["spec"].get("providerID") == node.provider_id(facts.zone, facts.id):
+            life.uid = existing["metadata"]["uid"]
             return True
         self.timer.after(0.5, lambda: self.wake(life))
         return False

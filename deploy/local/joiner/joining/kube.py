@@ -5,18 +5,44 @@ from __future__ import annotations
 
 import atexit
 import base64
+import json
 import os
 import pathlib
 import tempfile
-import threading
+from dataclasses import dataclass
 from typing import Any
 
-import requests
+import urllib3
 import yaml
 
 
 class Conflict(Exception):
     """A Node of that name exists already."""
+
+
+class Unreachable(OSError):
+    """The API server did not answer."""
+
+
+@dataclass
+class Answer:
+    status: int
+    body: bytes
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    def check(self) -> "Answer":
+        if self.status >= 400:
+            try:
+                why = self.json().get("message", "")
+            except ValueError:
+                why = self.body[:200].decode(errors="replace")
+            raise RuntimeError(f"the API server answered {self.status}: {why}")
+        return self
+
+    def found(self) -> bool:
+        return self.status != 404 and bool(self.check())
 
 
 class Kube:
@@ -28,69 +54,56 @@ class Kube:
         base = pathlib.Path(kubeconfig).parent
         self.server = cluster["server"].rstrip("/")
         self.ca_file = material(cluster, "certificate-authority", base)
-        self.client = (material(user, "client-certificate", base), material(user, "client-key", base))
-        self._local = threading.local()
+        self._http = urllib3.PoolManager(
+            ca_certs=self.ca_file,
+            cert_file=material(user, "client-certificate", base),
+            key_file=material(user, "client-key", base),
+            maxsize=32,
+            timeout=urllib3.Timeout(connect=5, read=30),
+            retries=urllib3.Retry(1, status=0, allowed_methods=None),
+        )
 
     @property
     def ca(self) -> bytes:
         return pathlib.Path(self.ca_file).read_bytes()
 
-    def _session(self) -> requests.Session:
-        session = getattr(self._local, "session", None)
-        if session is None:
-            session = requests.Session()
-            session.verify, session.cert = self.ca_file, self.client
-            session.trust_env = False
-            self._local.session = session
-        return session
-
-    def call(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> requests.Response:
-        for attempt in (1, 2):
-            try:
-                return self._session().request(
-                    method, self.server + path, json=body, headers={"Content-Type": kind}, timeout=30
-                )
-            except requests.ConnectionError:
-                # A kept connection that the server had closed meanwhile.
-                if attempt == 2:
-                    raise
-                self._local.session = None
-        raise AssertionError("unreachable: the second attempt returns or raises")
+    def call(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> Answer:
+        try:
+            response = self._http.request(
+                method,
+                self.server + path,
+                body=None if body is None else json.dumps(body),
+                headers={"Content-Type": kind, "Accept": "application/json"},
+            )
+        except urllib3.exceptions.HTTPError as error:
+            raise Unreachable(f"{method} {path}: {error}") from None
+        return Answer(response.status, response.data)
 
     def version(self) -> str:
-        answer = self.call("GET", "/version")
-        answer.raise_for_status()
-        return answer.json()["gitVersion"]
+        return self.call("GET", "/version").check().json()["gitVersion"]
 
     def nodes(self) -> list[dict[str, Any]]:
-        answer = self.call("GET", "/api/v1/nodes")
-        answer.raise_for_status()
-        return answer.json()["items"]
+        return self.call("GET", "/api/v1/nodes").check().json()["items"]
 
     def node(self, name: str) -> dict[str, Any] | None:
         answer = self.call("GET", f"/api/v1/nodes/{name}")
-        if answer.status_code == 404:
-            return None
-        answer.raise_for_status()
-        return answer.json()
+        return answer.json() if answer.found() else None
 
-    def create_node(self, node: dict[str, Any]) -> None:
+    def create_node(self, node: dict[str, Any]) -> str:
+        """Gives the new Node's uid."""
         answer = self.call("POST", "/api/v1/nodes", node)
-        if answer.status_code == 409:
+        if answer.status == 409:
             raise Conflict(node["metadata"]["name"])
-        if answer.status_code >= 400:
-            raise RuntimeError(f"the API server refused the Node: {answer.json().get('message', answer.text)}")
+        return answer.check().json()["metadata"]["uid"]
 
     def annotate(self, name: str, annotation: str, value: str | None) -> bool:
         """Sets or, with None, removes an annotation; False when the Node is gone."""
         patch = {"metadata": {"annotations": {annotation: value}}}
-        answer = self.call("PATCH", f"/api/v1/nodes/{name}", patch, "application/merge-patch+json")
-        return self._found(answer)
+        return self.call("PATCH", f"/api/v1/nodes/{name}", patch, "application/merge-patch+json").found()
 
     def add_resources(self, name: str, resources: dict[str, str]) -> bool:
         patch = {"status": {"capacity": resources, "allocatable": resources}}
-        answer = self.call("PATCH", f"/api/v1/nodes/{name}/status", patch, "application/strategic-merge-patch+json")
-        return self._found(answer)
+        return self.call("PATCH", f"/api/v1/nodes/{name}/status", patch, "application/strategic-merge-patch+json").found()
 
     def remove_taints(self, name: str, keys: list[str]) -> bool:
         for _ in range(20):
@@ -103,21 +116,16 @@ class Kube:
                 return True
             patch = {"metadata": {"resourceVersion": node["metadata"]["resourceVersion"]}, "spec": {"taints": kept}}
             answer = self.call("PATCH", f"/api/v1/nodes/{name}", patch, "application/merge-patch+json")
-            if answer.status_code != 409:
-                return self._found(answer)
+            if answer.status != 409:
+                return answer.found()
         raise RuntimeError(f"the taints of {name} change all the time")
 
-    def delete_node(self, name: str) -> None:
-        answer = self.call("DELETE", f"/api/v1/nodes/{name}")
-        if answer.status_code != 404:
-            answer.raise_for_status()
-
-    @staticmethod
-    def _found(answer: requests.Response) -> bool:
-        if answer.status_code == 404:
-            return False
-        answer.raise_for_status()
-        return True
+    def delete_node(self, name: str, uid: str) -> None:
+        """Deletes exactly that Node; one that is gone, or replaced under the same name, is no error."""
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+        answer = self.call("DELETE", f"/api/v1/nodes/{name}", options)
+        if answer.status not in (404, 409):
+            answer.check()
 
 
 def named(entries: list[dict[str, Any]], name: str) -> dict[str, Any]:

@@ -47,7 +47,8 @@ def refused_labels(labels: dict[str, str]) -> list[str]:
     return sorted(k for k in labels if REFUSED.search(k) and not ALLOWED.search(k))
 
 
-def build(facts: Facts, boot: Bootstrap, never_ready: bool) -> dict[str, Any]:
+def build(facts: Facts, boot: Bootstrap, never_ready: bool, now: str) -> dict[str, Any]:
+    """The Node as it is registered. `now` is RFC 3339."""
     windows = boot.family == "Windows"
     system = "windows" if windows else "linux"
     arch = ARCHITECTURES.get(facts.architecture, facts.architecture)
@@ -105,6 +106,8 @@ def build(facts: Facts, boot: Bootstrap, never_ready: bool) -> dict[str, Any]:
                 "status": "False",
                 "reason": "KubeletNotReady",
                 "message": "container runtime network not ready: cni plugin not initialized",
+                "lastHeartbeatTime": now,
+                "lastTransitionTime": now,
             }
         ]
     return {

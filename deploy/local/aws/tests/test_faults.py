@@ -1,0 +1,95 @@
+"""What the control path switches on: latency, throttling, errors, rights; and what it tells of calls."""
+
+from __future__ import annotations
+
+import time
+import urllib.error
+
+from .local_aws import LocalAws, client, control
+
+
+class Faults(LocalAws):
+    def test_latency_delays_only_the_named_action(self) -> None:
+        control("PUT", "/latency", action="DescribeImages", ms=300)
+        began = time.monotonic()
+        self.ec2.describe_images(ImageIds=[self.image()])
+        self.assertGreaterEqual(time.monotonic() - began, 0.3)
+        log = control("GET", "/calls")["requests"]
+        took = {r["action"]: r["ms"] for r in log}
+        self.assertGreaterEqual(took["DescribeImages"], 300)
+        self.assertLess(took["GetParameter"], took["DescribeImages"])
+
+    def test_errors_come_as_often_as_asked(self) -> None:
+        control("PUT", "/errors", action="DescribeSubnets", code="InternalError", message="broken", count=2)
+        for _ in range(2):
+            self.assertEqual("InternalError", self.refused(self.ec2.describe_subnets))
+            self.assertEqual("broken", self.message)
+        self.ec2.describe_subnets()
+
+    def test_errors_of_json_services_have_their_form(self) -> None:
+        control("PUT", "/errors", action="GetParameter", code="InternalServerError")
+        self.assertEqual("InternalServerError", self.refused(self.image))
+        control("PUT", "/errors", action="GetProducts", code="ThrottlingException")
+        self.assertEqual("ThrottlingException", self.refused(client("pricing").get_products, ServiceCode="AmazonEC2"))
+        control("PUT", "/errors", action="ReceiveMessage", code="OverLimit")
+        self.assertEqual("OverLimit", self.refused(client("sqs").receive_message, QueueUrl=self.seeded["queue"]))
+        control("PUT", "/errors", action="GetInstanceProfile", code="ServiceFailure")
+        self.assertEqual("ServiceFailure", self.refused(client("iam").get_instance_profile, InstanceProfileName="x"))
+
+    def test_throttling_refuses_what_is_above_the_rate(self) -> None:
+        control("PUT", "/throttle", action="DescribeSubnets", rate=0.001, burst=2)
+        self.ec2.describe_subnets()
+        self.ec2.describe_subnets()
+        self.assertEqual("RequestLimitExceeded", self.refused(self.ec2.describe_subnets))
+        control("DELETE", "/throttle", action="DescribeSubnets")
+        self.ec2.describe_subnets()
+
+    def test_an_access_key_may_be_limited_to_some_actions(self) -> None:
+        control("PUT", "/permissions", accessKey="reader", actions=["Describe*"])
+        reader = client("ec2", access_key="reader")
+        reader.describe_subnets()
+        self.assertEqual("UnauthorizedOperation", self.refused(reader.terminate_instances, InstanceIds=["i-0123456789abcdef0"]))
+        self.assertEqual("InvalidInstanceID.NotFound", self.refused(self.ec2.terminate_instances, InstanceIds=["i-0123456789abcdef0"]))
+
+    def test_calls_are_told_by_key_with_parameters(self) -> None:
+        caller = client("ec2", access_key="who")
+        self.refused(caller.terminate_instances, InstanceIds=["i-0123456789abcdef0"])
+        told = control("GET", "/calls?accessKey=who&limit=5")
+        self.assertEqual({"ec2:TerminateInstances": 1}, told["byAccessKey"]["who"])
+        (request,) = told["requests"]
+        self.assertEqual(["i-0123456789abcdef0"], request["resources"])
+        self.assertEqual("InvalidInstanceID.NotFound", request["code"])
+
+    def test_wrong_control_requests_say_what_is_wrong(self) -> None:
+        for method, path, body in (
+            ("PUT", "/settings", {"speed": 1}),
+            ("PUT", "/latency", {"action": "X"}),
+            ("PUT", "/instance", {"id": "i-none"}),
+            ("GET", "/nothing", {}),
+        ):
+            with self.subTest(path), self.assertRaises(urllib.error.HTTPError) as caught:
+                control(method, path, body)
+            self.assertIn(b"message", caught.exception.read())
+
+
+class DryRuns(LocalAws):
+    def run_instances(self, **more: object) -> object:
+        arguments = {"MinCount": 1, "MaxCount": 1, "DryRun": True, "SubnetId": self.subnets["us-west-2a"], "InstanceType": "m5.large"}
+        return self.ec2.run_instances(**{**arguments, **more})
+
+    def test_run_instances_checks_before_it_says_that_it_would_have_worked(self) -> None:
+        self.template()
+        template = {"LaunchTemplateName": "unit/template", "Version": "$Latest"}
+        self.assertEqual("DryRunOperation", self.refused(self.run_instances, LaunchTemplate=template))
+        self.template("unit/no-profile", IamInstanceProfile={"Name": "nobody"})
+        code = self.refused(self.run_instances, LaunchTemplate={**template, "LaunchTemplateName": "unit/no-profile"})
+        self.assertEqual("InvalidParameterValue", code)
+        self.assertIn("Invalid IAM Instance Profile name", self.message)
+
+    def test_groups_of_another_network_are_refused(self) -> None:
+        self.template()
+        other = self.ec2.describe_security_groups(Filters=[{"Name": "group-name", "Values": ["default"]}])["SecurityGroups"]
+        foreign = next(g for g in other if g["VpcId"] != self.seeded["vpc"])
+        code = self.refused(self.run_instances, ImageId=self.image(), SecurityGroupIds=[foreign["GroupId"]])
+        self.assertEqual("InvalidParameter", code)
+        self.assertIn("belong to different networks", self.message)
