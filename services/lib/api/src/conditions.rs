@@ -72,7 +72,9 @@ pub struct Condition {
 fn all_but_generation_required(schema: &mut Schema) {
     schema.insert("required".into(), json!(["lastTransitionTime", "message", "reason", "status", "type"]));
     for field in ["reason", "message"] {
-        if let Some(field) = schema.pointer_mut(&format!("/properties/{field}")).and_then(Value::as_object_mut) {
+        if let Some(field) =
+            schema.pointer_mut(&format!("/properties/{field}")).and_then(Value::as_object_mut)
+        {
             field.remove("default");
         }
     }
@@ -141,11 +143,20 @@ impl ConditionSet {
 
     /// Adds the root and the dependents that are missing, as Unknown since the object's creation. Says whether it added any.
     pub fn initialize(self, conditions: &mut Vec<Condition>, meta: &ObjectMeta, now: Timestamp) -> bool {
-        let mut added = false;
+        let is_new = find(conditions, READY).is_none();
+        let before = conditions.len();
         for type_ in self.0.iter().copied().chain([READY]) {
             if find(conditions, type_).is_none() {
                 let finding = Finding::open(AWAITING_RECONCILIATION, "object is awaiting reconciliation");
-                added |= self.put(conditions, meta, type_, finding, now);
+                replace(conditions, meta.generation, type_, finding, now, since_creation(meta, now));
+            }
+        }
+        let added = conditions.len() != before;
+        if added {
+            sort(conditions);
+            // A dependent that this release adds takes back the readiness an older one stated.
+            if !is_new {
+                self.recompute(conditions, meta, now);
             }
         }
         added
@@ -186,10 +197,7 @@ impl ConditionSet {
         finding: Finding,
         now: Timestamp,
     ) -> bool {
-        let is_own = type_ == READY || self.0.contains(&type_);
-        // Root and dependents exist from the start, so their first status is as old as the object.
-        let first = if is_own { meta.creation_timestamp.as_ref().map_or(now, |created| created.0) } else { now };
-        if !replace(conditions, meta.generation, type_, finding, now, first) {
+        if !replace(conditions, meta.generation, type_, finding, now, now) {
             return false;
         }
         sort(conditions);
@@ -202,15 +210,16 @@ impl ConditionSet {
     fn recompute(self, conditions: &mut Vec<Condition>, meta: &ObjectMeta, now: Timestamp) {
         let mut unhealthy: Vec<&Condition> = conditions
             .iter()
-            .filter(|c| self.0.contains(&c.type_.as_str()) && !is_current_and(c, meta, &ConditionStatus::True))
+            .filter(|c| {
+                self.0.contains(&c.type_.as_str()) && !is_current_and(c, meta, &ConditionStatus::True)
+            })
             .collect();
         unhealthy.sort_by_key(|c| std::cmp::Reverse(c.last_transition_time.0));
-        let all_there = self.0.iter().all(|type_| find(conditions, type_).is_some());
         let message = || {
             let parts: Vec<_> = unhealthy.iter().map(|c| format!("{}={}", c.type_, c.status)).collect();
             parts.join(", ")
         };
-        let finding = if unhealthy.is_empty() && all_there {
+        let finding = if unhealthy.is_empty() {
             Finding::holds()
         } else if unhealthy.iter().any(|c| is_current_and(c, meta, &ConditionStatus::False)) {
             Finding::fails(UNHEALTHY_DEPENDENTS, message())
@@ -283,6 +292,11 @@ fn replace(
         None => conditions.push(new),
     }
     true
+}
+
+/// Root and dependents exist from the start, so their first status is as old as the object.
+fn since_creation(meta: &ObjectMeta, now: Timestamp) -> Timestamp {
+    meta.creation_timestamp.as_ref().map_or(now, |created| created.0)
 }
 
 /// Kubernetes keeps whole seconds; finer ones would make equal conditions look different after a round trip.

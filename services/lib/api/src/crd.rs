@@ -3,6 +3,7 @@
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
+use serde_json::Value;
 
 use crate::{CapacityBuffer, EC2NodeClass, NodeClaim, NodeOverlay, NodePool};
 
@@ -18,11 +19,27 @@ pub fn all() -> Vec<CustomResourceDefinition> {
 pub fn chart() -> Result<Vec<(String, String)>, serde_saphyr::ser::Error> {
     let mut files = vec![("Chart.yaml".to_owned(), chart_yaml())];
     for crd in all() {
-        let yaml = serde_saphyr::to_string(&serde_json::to_value(&crd).expect("a definition is plain data"))?;
+        let mut definition = serde_json::to_value(&crd).expect("a definition is plain data");
+        without_fractions(&mut definition);
+        let yaml = serde_saphyr::to_string(&definition)?;
         let header = "# Written by crdgen from services/lib/api; change the Rust types instead.\n";
         files.push((format!("templates/{}.yaml", crd.spec.names.plural), format!("{header}{yaml}")));
     }
     Ok(files)
+}
+
+/// Bounds are floats in Kubernetes' own types; `minimum: 1` reads better than `1.0`, and means the same.
+fn without_fractions(value: &mut Value) {
+    match value {
+        Value::Number(number) => {
+            if let Some(float) = number.as_f64().filter(|f| number.is_f64() && f.fract() == 0.0) {
+                *value = Value::from(float as i64);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_fractions),
+        Value::Object(fields) => fields.values_mut().for_each(without_fractions),
+        _ => {}
+    }
 }
 
 fn chart_yaml() -> String {

@@ -41,7 +41,11 @@ use crate::taint::Taint;
         type_ = "string",
         json_path = ".metadata.labels.karpenter\\.sh/capacity-type"
     ),
-    printcolumn(name = "Zone", type_ = "string", json_path = ".metadata.labels.topology\\.kubernetes\\.io/zone"),
+    printcolumn(
+        name = "Zone",
+        type_ = "string",
+        json_path = ".metadata.labels.topology\\.kubernetes\\.io/zone"
+    ),
     printcolumn(name = "Node", type_ = "string", json_path = ".status.nodeName"),
     printcolumn(
         name = "Ready",

@@ -183,4 +183,3 @@ pub(crate) fn of_image(_: &mut SchemaGenerator) -> Schema {
         },
     })
 }
-

@@ -18,9 +18,13 @@ use crate::{NodeOverlay, NodePool};
 pub enum Problem {
     #[error(transparent)]
     Requirement(#[from] Invalid),
-    #[error("label {key}: operator {operator:?} is none of In, NotIn, Exists, DoesNotExist, Gt, Lt, Gte, Lte")]
+    #[error(
+        "label {key}: operator {operator:?} is none of In, NotIn, Exists, DoesNotExist, Gt, Lt, Gte, Lte"
+    )]
     Operator { key: String, operator: String },
-    #[error("label karpenter.sh/nodepool cannot be set in a NodePool: its value is always the pool's own name")]
+    #[error(
+        "label karpenter.sh/nodepool cannot be set in a NodePool: its value is always the pool's own name"
+    )]
     OwnName,
     #[error("label {key} is restricted: the autoscaler sets it itself")]
     RestrictedLabel { key: String },

@@ -73,11 +73,8 @@ const RESERVABLE: &str = "'cpu', 'memory', 'ephemeral-storage', 'pid'";
 const SIGNALS: &str = "'memory.available', 'nodefs.available', 'nodefs.inodesFree', 'imagefs.available', 'imagefs.inodesFree', 'pid.available'";
 
 fn reserved_rules(field: &str) -> Cel {
-    cel(
-        format!("self.all(k, k in [{RESERVABLE}])"),
-        format!("{field} takes only the keys {RESERVABLE}"),
-    )
-    .and("self.all(k, !self[k].startsWith('-'))", format!("{field} cannot hold negative amounts"))
+    cel(format!("self.all(k, k in [{RESERVABLE}])"), format!("{field} takes only the keys {RESERVABLE}"))
+        .and("self.all(k, !self[k].startsWith('-'))", format!("{field} cannot hold negative amounts"))
 }
 
 fn signal_rules(field: &str) -> Cel {

@@ -199,11 +199,14 @@ impl<'de> Deserialize<'de> for EC2NodeClassSpec {
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("the spec of an EC2NodeClass")
             }
-            fn visit_none<E>(self) -> Result<EC2NodeClassSpec, E> {
-                Ok(EC2NodeClassSpec::default())
+            fn visit_none<E: serde::de::Error>(self) -> Result<EC2NodeClassSpec, E> {
+                Ok(EC2NodeClassSpec {
+                    metadata_options: MetadataOptions::when_absent(),
+                    ..Default::default()
+                })
             }
-            fn visit_unit<E>(self) -> Result<EC2NodeClassSpec, E> {
-                Ok(EC2NodeClassSpec::default())
+            fn visit_unit<E: serde::de::Error>(self) -> Result<EC2NodeClassSpec, E> {
+                self.visit_none()
             }
             fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<EC2NodeClassSpec, D::Error> {
                 EC2NodeClassSpec::deserialize(deserializer)
@@ -229,11 +232,14 @@ impl EC2NodeClassSpec {
 }
 
 fn spec_rules() -> Cel {
-    let mut rules = cel("has(self.role) != has(self.instanceProfile)", "exactly one of role and instanceProfile must be set")
-        .and(
-            "has(self.amiFamily) || self.amiSelectorTerms.exists(x, has(x.alias))",
-            "amiFamily must be set when no image alias is used",
-        );
+    let mut rules = cel(
+        "has(self.role) != has(self.instanceProfile)",
+        "exactly one of role and instanceProfile must be set",
+    )
+    .and(
+        "has(self.amiFamily) || self.amiSelectorTerms.exists(x, has(x.alias))",
+        "amiFamily must be set when no image alias is used",
+    );
     for (alias, family) in ALIAS_FAMILIES {
         rules = rules.and(
             format!(

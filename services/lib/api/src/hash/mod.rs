@@ -1,13 +1,12 @@
 //! Drift hashes: the numbers that tell whether a node was made from the current NodePool and EC2NodeClass.
 //!
 //! Bit for bit the reference's, which hashes its Go structures by reflection, so that taking over a running cluster drifts
-//! no node. Names of Go types and fields are therefore part of the input; `fields` spells them out.
+//! no node. Names of Go types and fields are therefore part of the input; `nodepool` and `ec2nodeclass` spell them out.
 
 mod ec2nodeclass;
 mod go;
 mod nodepool;
 
-use crate::nodepool::NodeClaimTemplate;
 use crate::{EC2NodeClassSpec, NodePool};
 
 /// Version of the NodePool hash, stored beside it.
@@ -17,11 +16,7 @@ pub const EC2_NODE_CLASS_VERSION: &str = "v5";
 
 /// Hash of a NodePool: its template without requirements. As annotated: decimal.
 pub fn node_pool(pool: &NodePool) -> String {
-    template(&pool.spec.template).to_string()
-}
-
-fn template(template: &NodeClaimTemplate) -> u64 {
-    nodepool::template(template)
+    nodepool::template(&pool.spec.template).to_string()
 }
 
 /// Hash of an EC2NodeClass. `family` is the resolved image family's name, `ca_bundle` the cluster's base64 CA bundle, empty if

@@ -21,7 +21,9 @@ pub(super) fn template(template: &NodeClaimTemplate) -> u64 {
 fn meta(meta: &TemplateMeta) -> u64 {
     Struct::new("ObjectMeta")
         .optional("Labels", meta.labels.as_ref(), |labels| go::map(labels, |v| go::text(v)))
-        .optional("Annotations", meta.annotations.as_ref(), |annotations| go::map(annotations, |v| go::text(v)))
+        .optional("Annotations", meta.annotations.as_ref(), |annotations| {
+            go::map(annotations, |v| go::text(v))
+        })
         .end()
 }
 

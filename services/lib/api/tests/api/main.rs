@@ -1,0 +1,10 @@
+//! Tests of the API crate through its public face, without a server. `manifests` is also sent to a real API server, by the
+//! integration tests.
+
+mod conditions;
+mod definitions;
+mod hashes;
+#[path = "../manifests/mod.rs"]
+mod manifests;
+mod round_trip;
+mod validation;
