@@ -1,0 +1,113 @@
+//! Garbage collection both ways: instances of ours that no claim wants, and claims whose instance is gone.
+//!
+//! Both sides judge a complete look only. Whoever lists makes sure of that; an error is no look.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+
+use super::time::seconds_between;
+
+/// An instance younger than this may belong to a claim that is still being written.
+pub const YOUNG_SECONDS: i64 = 30;
+/// An instance must be unwanted in this many looks in a row.
+const LOOKS: u32 = 2;
+
+/// An instance with our tags.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InstanceSeen {
+    pub id: String,
+    /// Shutting down already.
+    pub ending: bool,
+    pub launched_at: Option<Timestamp>,
+    /// Tag `karpenter.sh/nodeclaim`: the claim it was launched for.
+    pub claim: Option<String>,
+}
+
+/// Any NodeClaim, being deleted or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimRef {
+    pub name: String,
+    /// From its provider id.
+    pub instance: Option<String>,
+    pub registered: bool,
+    pub deleting: bool,
+    pub created_at: Timestamp,
+}
+
+/// What earlier looks found; lives as long as the process leads.
+#[derive(Clone, Debug, Default)]
+pub struct Unwanted(BTreeMap<String, Suspicion>);
+
+#[derive(Clone, Copy, Debug)]
+struct Suspicion {
+    since: Timestamp,
+    looks: u32,
+}
+
+impl Unwanted {
+    /// Takes one complete look and returns the instances that nobody wants for good. `instances` must have been listed
+    /// before `claims`: a claim written in between saves its instance.
+    pub fn look(&mut self, instances: &[InstanceSeen], claims: &[ClaimRef], now: Timestamp) -> Vec<String> {
+        let wanted: BTreeSet<&str> = claims.iter().filter_map(|claim| claim.instance.as_deref()).collect();
+        // The launch of such a claim is not noted yet; the instance may be the one.
+        let expecting: BTreeSet<&str> =
+            claims.iter().filter(|claim| claim.instance.is_none()).map(|claim| claim.name.as_str()).collect();
+        let unwanted = instances.iter().filter(|instance| {
+            let expected = instance.claim.as_deref().is_some_and(|claim| expecting.contains(claim));
+            !instance.ending && !wanted.contains(instance.id.as_str()) && !expected
+        });
+        let mut still = BTreeMap::new();
+        let mut judged = Vec::new();
+        for instance in unwanted {
+            let before = self.0.get(&instance.id).copied();
+            let mut suspicion = before.unwrap_or(Suspicion { since: now, looks: 0 });
+            suspicion.looks += 1;
+            still.insert(instance.id.clone(), suspicion);
+            if suspicion.looks >= LOOKS && is_old(instance, suspicion.since, now) {
+                judged.push(instance.id.clone());
+            }
+        }
+        self.0 = still;
+        judged
+    }
+}
+
+/// By EC2's clock, or by ours from when it was first seen where EC2's is absent or ahead of ours.
+fn is_old(instance: &InstanceSeen, first_seen: Timestamp, now: Timestamp) -> bool {
+    let since = match instance.launched_at {
+        Some(launched) if launched <= now => launched,
+        _ => first_seen,
+    };
+    seconds_between(since, now) > YOUNG_SECONDS
+}
+
+/// Claims whose instance is not in the listing: to be asked for one by one before [`is_lost`] judges. Claims that never
+/// registered are left to the launch and registration timeouts.
+pub fn missing<'a>(claims: &'a [ClaimRef], instances: &[InstanceSeen], now: Timestamp) -> Vec<&'a ClaimRef> {
+    let alive: BTreeSet<&str> =
+        instances.iter().filter(|instance| !instance.ending).map(|instance| instance.id.as_str()).collect();
+    let is_missing = |claim: &&ClaimRef| {
+        let gone = claim.instance.as_deref().is_some_and(|id| !alive.contains(id));
+        let old = seconds_between(claim.created_at, now) > YOUNG_SECONDS;
+        claim.registered && !claim.deleting && gone && old
+    };
+    claims.iter().filter(is_missing).collect()
+}
+
+/// What is known of the Node of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeOfClaim {
+    Ready,
+    NotReady,
+    /// None with that provider id, or several.
+    NotOne,
+    /// The lookup failed.
+    Unknown,
+}
+
+/// The last word on a claim that is missing its instance. `present`: a direct question found it alive; `None` when that
+/// question failed.
+pub fn is_lost(present: Option<bool>, node: NodeOfClaim) -> bool {
+    present == Some(false) && matches!(node, NodeOfClaim::NotReady | NodeOfClaim::NotOne)
+}
