@@ -18,6 +18,7 @@ use crate::pack::greedy::Leftover;
 use crate::plan::{ExistingNode, Launch, NewNode, Plan, PodRef, Unschedulable};
 use crate::reach::Reach;
 use crate::table::NO_PRICE;
+use crate::topology::groups::NO_DOMAIN;
 
 /// What a new node would be launched as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,13 +72,16 @@ impl State<'_> {
     }
 }
 
+/// What decides the requirements of a node: pool, requirement sets of its pods, cells, open labels, decided domains.
+type Demands = (usize, Vec<u32>, Bits, Vec<Requirement>, Vec<u32>);
+
 /// Everything that a plan needs beside the state.
 pub(crate) struct Finish<'s, 'w> {
     state: &'s State<'w>,
     /// Next pod to hand out, by demand.
     next: Vec<usize>,
     types: FxHashMap<(usize, Bits, Bits), Arc<[Arc<str>]>>,
-    requirements: FxHashMap<(usize, Vec<u32>, Bits, Vec<Requirement>), Arc<Requirements>>,
+    requirements: FxHashMap<Demands, Arc<Requirements>>,
 }
 
 pub(crate) fn plan(state: &State<'_>, leftover: &Leftover, lower_bound: Option<i64>) -> Plan {
@@ -214,7 +218,7 @@ impl Finish<'_, '_> {
         }
         sets.sort_unstable();
         sets.dedup();
-        let key = (bin.pool, sets, reach.cells.clone(), reach.loose.clone());
+        let key = (bin.pool, sets, reach.cells.clone(), reach.loose.clone(), self.pinned(bin));
         if let (Some(known), true) =
             (self.requirements.get(&key), world.pools[bin.pool].min_values.is_empty())
         {
@@ -233,7 +237,7 @@ impl Finish<'_, '_> {
             all.add(loose.clone());
         }
         self.add_cells(&mut all, reach);
-        self.add_decided(&mut all, bin);
+        self.add_decided(&mut all, &key.4);
         if bin.min_values_relaxed {
             for (name, _) in &world.pools[bin.pool].min_values {
                 let found = u32::try_from(state.distinct(bin.pool, name, reach)).unwrap_or(u32::MAX);
@@ -267,20 +271,25 @@ impl Finish<'_, '_> {
         }
     }
 
-    fn add_decided(&self, all: &mut Requirements, bin: &Bin) {
+    /// By topology key: the domain, where some pod needs it to be decided.
+    fn pinned(&self, bin: &Bin) -> Vec<u32> {
         let world = self.state.world;
-        for (key, domain) in world.groups.keys.iter().zip(&bin.domains) {
-            if *domain != crate::topology::groups::NO_DOMAIN && !key.host {
-                let value = &*key.values[*domain as usize];
-                let pinned = bin.items.iter().any(|i| {
-                    let class = self.state.class_of(i.demand);
-                    let variant = self.state.variant(i.demand, i.rung);
-                    let of_key = |g: &u32| world.groups.keys[world.topo_key_of(*g)].name == key.name;
-                    variant.domain_groups.iter().any(of_key) || class.kept_from_domain.iter().any(of_key)
-                });
-                if pinned {
-                    all.add(Requirement::is(&key.name, value));
-                }
+        let mut out = vec![NO_DOMAIN; bin.domains.len()];
+        for item in &bin.items {
+            let class = self.state.class_of(item.demand);
+            let variant = self.state.variant(item.demand, item.rung);
+            for &group in variant.domain_groups.iter().chain(&class.kept_from_domain) {
+                let key = world.topo_key_of(group);
+                out[key] = bin.domains[key];
+            }
+        }
+        out
+    }
+
+    fn add_decided(&self, all: &mut Requirements, pinned: &[u32]) {
+        for (key, domain) in self.state.world.groups.keys.iter().zip(pinned) {
+            if *domain != NO_DOMAIN {
+                all.add(Requirement::is(&key.name, &*key.values[*domain as usize]));
             }
         }
     }

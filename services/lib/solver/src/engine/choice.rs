@@ -54,8 +54,9 @@ impl State<'_> {
             let pin = self.live_anti.contains(&group);
             self.combine(&mut out, group, Verdict { allowed, pin, quota: None })?;
         }
+        let several = out.len() > 1;
         for choice in &mut out {
-            self.rank(class, variant, choice);
+            self.rank(class, variant, choice, several);
         }
         Some(out)
     }
@@ -80,9 +81,11 @@ impl State<'_> {
         out.iter().all(|c| !c.allowed.is_empty()).then_some(())
     }
 
-    /// Emptier domains first (as spread wants), then the cheapest, then by name.
-    fn rank(&self, class: &ClassData, variant: &Variant, choice: &mut Choice) {
-        let mut ranked: Vec<(i64, i64, DomainId, u32)> = Vec::new();
+    /// Emptier domains first (as spread wants), then the cheapest, then by name. Where rules on several keys have to agree,
+    /// domains that go with few others come before cheap ones, or they would be missing in the end.
+    fn rank(&self, class: &ClassData, variant: &Variant, choice: &mut Choice, several: bool) {
+        let mut ranked: Vec<(i64, usize, i64, DomainId, u32)> = Vec::new();
+        let masks = self.world.groups.keys[choice.key].cells.as_ref();
         for (domain, quota) in choice.order.iter().zip(&choice.quota) {
             if !choice.allowed.has(*domain as usize) {
                 continue;
@@ -99,12 +102,13 @@ impl State<'_> {
             } else {
                 0
             };
-            ranked.push((spread, price, *domain, *quota));
+            let ways = if several { masks.map_or(0, |m| m[*domain as usize].count()) } else { 0 };
+            ranked.push((spread, ways, price, *domain, *quota));
         }
         let name = |d: DomainId| &self.world.groups.keys[choice.key].values[d as usize];
-        ranked.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)).then_with(|| name(a.2).cmp(name(b.2))));
-        choice.order = ranked.iter().map(|r| r.2).collect();
-        choice.quota = ranked.iter().map(|r| r.3).collect();
+        ranked.sort_by(|a, b| (a.0, a.1, a.2).cmp(&(b.0, b.1, b.2)).then_with(|| name(a.3).cmp(name(b.3))));
+        choice.order = ranked.iter().map(|r| r.3).collect();
+        choice.quota = ranked.iter().map(|r| r.4).collect();
     }
 
     fn verdict(&self, class: &ClassData, variant: &Variant, group: GroupId, pour: u32) -> Option<Verdict> {

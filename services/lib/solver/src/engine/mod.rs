@@ -7,5 +7,6 @@ pub(crate) mod choice;
 pub(crate) mod demand;
 pub(crate) mod existing;
 pub(crate) mod ledger;
+pub(crate) mod limits;
 pub(crate) mod place;
 pub(crate) mod state;

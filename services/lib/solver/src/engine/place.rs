@@ -393,27 +393,6 @@ impl State<'_> {
             .min()
             .unwrap_or(i64::MAX)
     }
-
-    /// Takes a new node off the limits of its pool, at the most that it may become, and off its reservation.
-    pub(crate) fn charge(&mut self, index: usize) {
-        let bin = &mut self.bins[index];
-        let data = &self.world.pools[bin.pool];
-        bin.charged = data
-            .limits
-            .iter()
-            .map(|limit| bin.reach.rows.iter().map(|row| limit.by_row[row]).max().unwrap_or(0))
-            .collect();
-        let (left, nodes) = &mut self.limits[bin.pool];
-        for (slot, amount) in left.iter_mut().zip(&bin.charged) {
-            *slot = slot.saturating_sub(*amount);
-        }
-        if let Some(nodes) = nodes {
-            *nodes -= 1;
-        }
-        if let Some(id) = bin.reservation {
-            self.reservations[id] = self.reservations[id].saturating_sub(1);
-        }
-    }
 }
 
 impl State<'_> {

@@ -48,8 +48,15 @@ pub(crate) fn run(
             left[demand as usize] -= placed;
             progress |= placed > 0;
         }
-        if !progress || left.iter().all(|n| *n == 0) {
+        if left.iter().all(|n| *n == 0) {
             break;
+        }
+        if !progress {
+            // Limits are charged at the most that a node may become: what it will hardly become can be given back.
+            if !state.give_back_limits() {
+                break;
+            }
+            tried.fill(false);
         }
     }
     let unreached = left.iter().zip(&tried).map(|(n, tried)| if *tried { 0 } else { *n }).collect();

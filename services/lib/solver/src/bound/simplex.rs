@@ -1,0 +1,182 @@
+//! A small linear programme: cover every row at least so often at the least cost, with columns added as they are found.
+//!
+//! Revised simplex with an explicit inverse of the basis. Its floating-point results only guide the packing; bounds that are
+//! reported are re-checked in integers by whoever uses the duals.
+
+const TOLERANCE: f64 = 1e-9;
+
+/// `minimise cost·x, A·x >= need, x >= 0`.
+pub(crate) struct Cover {
+    rows: usize,
+    columns: Vec<Column>,
+    /// Column in each basis position; `SURPLUS + row` for the surplus of a row.
+    basis: Vec<usize>,
+    /// Row-major inverse of the basis matrix.
+    inverse: Vec<f64>,
+    /// Values of the basic columns.
+    values: Vec<f64>,
+}
+
+pub(crate) struct Column {
+    pub(crate) cost: f64,
+    pub(crate) entries: Vec<(u32, f64)>,
+}
+
+const SURPLUS: usize = usize::MAX / 2;
+
+impl Cover {
+    /// `start`: for each row a column that covers only this row; together a feasible basis.
+    pub(crate) fn new(need: &[f64], start: Vec<Column>) -> Self {
+        let rows = need.len();
+        let mut inverse = vec![0.0; rows * rows];
+        let mut values = vec![0.0; rows];
+        for (row, column) in start.iter().enumerate() {
+            let own = column.entries[0].1;
+            inverse[row * rows + row] = 1.0 / own;
+            values[row] = need[row] / own;
+        }
+        Self { rows, basis: (0..rows).collect(), columns: start, inverse, values }
+    }
+
+    pub(crate) fn duals(&self) -> Vec<f64> {
+        let mut duals = vec![0.0; self.rows];
+        for (position, &column) in self.basis.iter().enumerate() {
+            let cost = if column >= SURPLUS { 0.0 } else { self.columns[column].cost };
+            if cost != 0.0 {
+                let row = &self.inverse[position * self.rows..(position + 1) * self.rows];
+                duals.iter_mut().zip(row).for_each(|(dual, entry)| *dual += cost * entry);
+            }
+        }
+        duals
+    }
+
+    /// Columns in use and how often, in order of their index.
+    pub(crate) fn solution(&self) -> Vec<(usize, f64)> {
+        let mut out: Vec<(usize, f64)> = self
+            .basis
+            .iter()
+            .zip(&self.values)
+            .filter(|(column, value)| **column < SURPLUS && **value > TOLERANCE)
+            .map(|(column, value)| (*column, *value))
+            .collect();
+        out.sort_by_key(|(column, _)| *column);
+        out
+    }
+
+    /// Adds a column and lets it enter the basis if that lowers the cost. Returns its index.
+    pub(crate) fn add(&mut self, column: Column) -> usize {
+        self.columns.push(column);
+        self.columns.len() - 1
+    }
+
+    /// Pivots until no known column improves, or `most` pivots were made.
+    pub(crate) fn optimise(&mut self, most: usize) -> bool {
+        for _ in 0..most {
+            let duals = self.duals();
+            let Some(entering) = self.entering(&duals) else { return true };
+            if !self.pivot(entering) {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn entering(&self, duals: &[f64]) -> Option<usize> {
+        let mut best: Option<(f64, usize)> = None;
+        let mut consider = |reduced: f64, column: usize| {
+            if reduced < -TOLERANCE && best.is_none_or(|(least, _)| reduced < least) {
+                best = Some((reduced, column));
+            }
+        };
+        for (index, column) in self.columns.iter().enumerate() {
+            let value: f64 = column.entries.iter().map(|(row, amount)| duals[*row as usize] * amount).sum();
+            // Relative to the cost, so that dear columns do not win by their size alone.
+            consider((column.cost - value) / column.cost.max(TOLERANCE), index);
+        }
+        for (row, dual) in duals.iter().enumerate() {
+            if *dual < -TOLERANCE {
+                consider(*dual, SURPLUS + row);
+            }
+        }
+        best.map(|(_, column)| column)
+    }
+
+    /// Brings a column into the basis; false if nothing can leave.
+    fn pivot(&mut self, entering: usize) -> bool {
+        let rows = self.rows;
+        let direction: Vec<f64> = (0..rows)
+            .map(|position| {
+                let row = &self.inverse[position * rows..(position + 1) * rows];
+                if entering >= SURPLUS {
+                    -row[entering - SURPLUS]
+                } else {
+                    self.columns[entering].entries.iter().map(|(r, amount)| row[*r as usize] * amount).sum()
+                }
+            })
+            .collect();
+        let mut leaving: Option<(f64, usize)> = None;
+        for (position, step) in direction.iter().enumerate() {
+            if *step > TOLERANCE {
+                let ratio = self.values[position] / step;
+                if leaving.is_none_or(|(least, _)| ratio < least - TOLERANCE) {
+                    leaving = Some((ratio, position));
+                }
+            }
+        }
+        let Some((ratio, position)) = leaving else { return false };
+        let divisor = direction[position];
+        let ratio = ratio.max(0.0);
+        let pivot_row: Vec<f64> =
+            self.inverse[position * rows..(position + 1) * rows].iter().map(|e| e / divisor).collect();
+        for (other, step) in direction.iter().enumerate() {
+            if other == position || *step == 0.0 {
+                continue;
+            }
+            let row = &mut self.inverse[other * rows..(other + 1) * rows];
+            row.iter_mut().zip(&pivot_row).for_each(|(entry, p)| *entry -= step * p);
+            self.values[other] = (self.values[other] - step * ratio).max(0.0);
+        }
+        self.inverse[position * rows..(position + 1) * rows].copy_from_slice(&pivot_row);
+        self.values[position] = ratio;
+        self.basis[position] = entering;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn column(cost: f64, entries: &[(u32, f64)]) -> Column {
+        Column { cost, entries: entries.to_vec() }
+    }
+
+    #[test]
+    fn a_column_that_covers_two_rows_beats_two_single_ones() {
+        let mut lp = Cover::new(&[4.0, 6.0], vec![column(1.0, &[(0, 1.0)]), column(1.0, &[(1, 1.0)])]);
+        lp.add(column(1.2, &[(0, 1.0), (1, 1.0)]));
+        assert!(lp.optimise(100));
+        let cost: f64 = lp.duals().iter().zip([4.0, 6.0]).map(|(d, n)| d * n).sum();
+        assert!((cost - (4.0 * 1.2 + 2.0)).abs() < 1e-6, "{cost}");
+    }
+
+    #[test]
+    fn duals_never_value_a_column_above_its_cost() {
+        let mut lp = Cover::new(
+            &[10.0, 7.0, 3.0],
+            (0..3).map(|r| column(2.0 + f64::from(r), &[(r as u32, 1.0)])).collect(),
+        );
+        lp.add(column(3.0, &[(0, 2.0), (1, 1.0)]));
+        lp.add(column(4.0, &[(1, 1.0), (2, 3.0)]));
+        lp.add(column(2.5, &[(0, 1.0), (2, 1.0)]));
+        assert!(lp.optimise(100));
+        let duals = lp.duals();
+        for c in &lp.columns {
+            let value: f64 = c.entries.iter().map(|(r, a)| duals[*r as usize] * a).sum();
+            assert!(value <= c.cost + 1e-6);
+        }
+        let total: f64 = lp.solution().iter().map(|(c, x)| lp.columns[*c].cost * x).sum();
+        let dual: f64 = duals.iter().zip([10.0, 7.0, 3.0]).map(|(d, n)| d * n).sum();
+        assert!((total - dual).abs() < 1e-6);
+    }
+}

@@ -1,0 +1,445 @@
+//! Node selectors, affinity operators, types, limits, daemons and pools: which node a single pod gets.
+
+mod fixture;
+
+use fixture::*;
+use model::requirement::Operator;
+use model::taint::Effect;
+use solver::{MinValuesPolicy, Options, PreferencePolicy};
+
+#[track_caller]
+fn schedules(pod: PodBuilder) {
+    let plan = default_cluster().pod(pod).plan();
+    assert_eq!(left_over(&plan), Vec::<String>::new(), "{:?}", plan.unschedulable);
+    assert_eq!(plan.new_nodes.len(), 1);
+}
+
+#[track_caller]
+fn does_not_schedule(pod: PodBuilder) -> String {
+    let plan = default_cluster().pod(pod).plan();
+    assert_eq!(plan.new_nodes.len(), 0);
+    plan.unschedulable[0].why.to_string()
+}
+
+#[test]
+fn one_pod_gets_one_node_of_the_cheapest_type_that_holds_it() {
+    let plan = default_cluster().pod(pod("a").cpu("1").memory("1Gi")).plan();
+    assert_eq!(plan.new_nodes.len(), 1);
+    let node = &plan.new_nodes[0];
+    assert_eq!(&*node.launch.instance_type, "small-instance-type");
+    assert_eq!(node.launch.price, plan.cost);
+    assert_eq!(node.instance_types.len(), 6, "every type that fits stays: {:?}", node.instance_types);
+    assert_eq!(&*node.instance_types[0], "small-instance-type", "cheapest first");
+}
+
+#[test]
+fn selectors_on_known_labels_are_honoured() {
+    schedules(pod("a").select("karpenter.sh/nodepool", "default"));
+    schedules(pod("a").in_zone("test-zone-3"));
+    schedules(pod("a").select("node.kubernetes.io/instance-type", "small-instance-type"));
+    schedules(pod("a").on_arm());
+    schedules(pod("a").select("kubernetes.io/os", "linux"));
+    schedules(pod("a").select(CAPACITY_TYPE, "spot"));
+    schedules(pod("a").select("beta.kubernetes.io/arch", "arm64"));
+}
+
+#[test]
+fn selectors_on_unknown_values_and_labels_leave_the_pod_over() {
+    for (key, value) in [
+        ("karpenter.sh/nodepool", "unknown"),
+        (ZONE, "unknown"),
+        ("node.kubernetes.io/instance-type", "unknown"),
+        ("kubernetes.io/arch", "unknown"),
+        ("kubernetes.io/os", "unknown"),
+        (CAPACITY_TYPE, "unknown"),
+        ("foo", "bar"),
+        (HOST, "red-node"),
+    ] {
+        does_not_schedule(pod("a").select(key, value));
+    }
+}
+
+#[test]
+fn operators_on_an_undefined_label_need_its_absence() {
+    does_not_schedule(pod("a").or_requires(requires("test-key", Operator::In, &["x"])));
+    does_not_schedule(pod("a").or_requires(requires("test-key", Operator::Exists, &[])));
+    schedules(pod("a").or_requires(requires("test-key", Operator::NotIn, &["x"])));
+    schedules(pod("a").or_requires(requires("test-key", Operator::DoesNotExist, &[])));
+}
+
+#[test]
+fn operators_on_a_label_of_the_pool_see_its_values() {
+    let case = |operator, values: &[&str]| {
+        let plan = cluster()
+            .pool(pool("default").requires("test-key", Operator::In, &["test-value"]))
+            .pod(pod("a").or_requires(requires("test-key", operator, values)))
+            .plan();
+        plan.new_nodes.len()
+    };
+    assert_eq!(case(Operator::In, &["test-value"]), 1);
+    assert_eq!(case(Operator::NotIn, &["test-value"]), 0);
+    assert_eq!(case(Operator::Exists, &[]), 1);
+    assert_eq!(case(Operator::DoesNotExist, &[]), 0);
+    assert_eq!(case(Operator::In, &["another"]), 0);
+    assert_eq!(case(Operator::NotIn, &["another"]), 1);
+}
+
+#[test]
+fn pods_that_agree_on_an_open_label_share_a_node_and_others_do_not() {
+    let both = || pool("default").requires("test-key", Operator::In, &["test-value", "another"]);
+    let shared = cluster()
+        .pool(both())
+        .pod(pod("a").or_requires(requires("test-key", Operator::In, &["test-value"])))
+        .pod(pod("b").or_requires(requires("test-key", Operator::NotIn, &["another"])))
+        .plan();
+    assert_eq!(shared.new_nodes.len(), 1);
+    assert_eq!(shared.new_nodes[0].requirements.get("test-key").unwrap().single(), Some("test-value"));
+    let apart = cluster()
+        .pool(both())
+        .pod(pod("a").or_requires(requires("test-key", Operator::In, &["test-value"])))
+        .pod(pod("b").or_requires(requires("test-key", Operator::In, &["another"])))
+        .plan();
+    assert_eq!(apart.new_nodes.len(), 2);
+}
+
+#[test]
+fn bounds_on_integers_select_types() {
+    let case = |operator, value: &str| {
+        let plan =
+            cluster().pool(pool("default").requires("integer", operator, &[value])).pod(pod("a")).plan();
+        plan.new_nodes[0].launch.instance_type.to_string()
+    };
+    assert_eq!(case(Operator::Gt, "8"), "arm-instance-type");
+    assert_eq!(case(Operator::Lt, "4"), "small-instance-type");
+    assert_eq!(case(Operator::Gte, "16"), "arm-instance-type");
+    assert_eq!(case(Operator::Lte, "2"), "small-instance-type");
+}
+
+#[test]
+fn incompatible_pods_get_nodes_of_their_own() {
+    let two = |a: PodBuilder, b: PodBuilder| default_cluster().pod(a).pod(b).plan().new_nodes.len();
+    assert_eq!(two(pod("a").on_arm(), pod("b").select("kubernetes.io/arch", "amd64")), 2);
+    assert_eq!(two(pod("a").in_zone("test-zone-1"), pod("b").in_zone("test-zone-2")), 2);
+    assert_eq!(
+        two(pod("a").select("kubernetes.io/os", "linux"), pod("b").select("kubernetes.io/os", "windows")),
+        2
+    );
+    assert_eq!(
+        two(pod("a").request("fake.com/vendor-a", "1"), pod("b").request("fake.com/vendor-b", "1")),
+        2
+    );
+}
+
+#[test]
+fn a_pod_that_needs_two_devices_of_different_types_is_left_over() {
+    does_not_schedule(pod("a").request("fake.com/vendor-a", "1").request("fake.com/vendor-b", "1"));
+}
+
+#[test]
+fn a_zero_request_of_an_unknown_resource_is_met_everywhere() {
+    schedules(pod("a").request("foo.com/resource", "0"));
+}
+
+#[test]
+fn types_of_an_optional_label_follow_exists_and_does_not_exist() {
+    let case = |operator| {
+        let plan = cluster()
+            .pool(pool("default").types(linear(5)))
+            .pod(pod("a").or_requires(requires("special", operator, &[])))
+            .plan();
+        plan.new_nodes[0].launch.instance_type.to_string()
+    };
+    assert_eq!(case(Operator::Exists), "fake-it-4");
+    assert_eq!(case(Operator::DoesNotExist), "fake-it-0");
+}
+
+#[test]
+fn the_reason_names_the_nearest_miss() {
+    let why = does_not_schedule(pod("a").request("fake.com/vendor-a", "16"));
+    assert!(why.contains("no type has 16 fake.com/vendor-a; the largest has 2"), "{why}");
+    let why = does_not_schedule(pod("a").cpu("512"));
+    assert!(why.contains("no type has 512 cpu; the largest has 15900m"), "{why}");
+    let why = does_not_schedule(pod("a").select("foo", "bar"));
+    assert!(why.contains("foo"), "{why}");
+}
+
+#[test]
+fn limits_stop_at_what_is_left() {
+    let with_limit = |cpu: &str, pods: Vec<PodBuilder>| {
+        let mut cluster = cluster().pool(pool("default").limit("cpu", cpu));
+        for pod in pods {
+            cluster = cluster.pod(pod);
+        }
+        placed(&cluster.plan())
+    };
+    assert_eq!(with_limit("2", vec![pod("a").cpu("1750m")]), 1);
+    assert_eq!(with_limit("2", vec![pod("a").cpu("2100m")]), 0);
+    let apart = |name| pod(name).cpu("1500m").app("x").apart_from(term(HOST, &[("app", "x")]));
+    assert_eq!(with_limit("3", vec![apart("a"), apart("b")]), 1);
+}
+
+#[test]
+fn usage_of_nodes_that_exist_counts_against_limits() {
+    let plan = cluster()
+        .pool(pool("default").limit("cpu", "20"))
+        .node(node("big").of_pool("default").has("cpu", "100").has("pods", "0"))
+        .pod(pod("a").cpu("1"))
+        .plan();
+    assert_eq!(placed(&plan), 0);
+    assert!(
+        plan.unschedulable[0].why.to_string().contains("limit of 20 cpu"),
+        "{}",
+        plan.unschedulable[0].why
+    );
+}
+
+#[test]
+fn the_number_of_nodes_is_limited_within_one_batch() {
+    let plan = cluster()
+        .pool(pool("default").limit("nodes", "2"))
+        .pods(pod("a").app("x").apart_from(term(HOST, &[("app", "x")])).times(3))
+        .plan();
+    assert_eq!((plan.new_nodes.len(), plan.unschedulable.len()), (2, 1));
+}
+
+#[test]
+fn many_small_pods_reach_their_limit_in_one_batch() {
+    // Charged at the largest type of every node, three pods would exhaust a limit that holds all twelve.
+    let plan = cluster()
+        .pool(pool("default").limit("cpu", "16"))
+        .pods(pod("a").cpu("1").app("x").apart_from(term(HOST, &[("app", "x")])).times(8))
+        .plan();
+    assert_eq!(placed(&plan), 8, "{:?}", plan.unschedulable.first().map(|u| u.why.to_string()));
+}
+
+#[test]
+fn daemons_take_their_share_of_every_node_that_they_run_on() {
+    let with_daemon = |daemon: PodBuilder, pool: PoolBuilder| {
+        let plan = cluster().pool(pool).daemon(daemon).pod(pod("a").cpu("1").memory("1Gi")).plan();
+        plan.new_nodes.first().map(|n| n.launch.instance_type.to_string())
+    };
+    let four = Some("default-instance-type".to_owned());
+    let two = Some("small-instance-type".to_owned());
+    let daemon = || pod("d").cpu("2").memory("2Gi");
+    assert_eq!(with_daemon(daemon(), pool("default")), four);
+    assert_eq!(with_daemon(daemon(), pool("default").startup_taint("x")), four);
+    assert_eq!(with_daemon(pod("d").cpu("10000"), pool("default")), None);
+    assert_eq!(with_daemon(daemon().select("foo", "bar"), pool("default")), two);
+    assert_eq!(with_daemon(daemon().select("foo", "bar"), pool("default").label("foo", "bar")), four);
+    assert_eq!(
+        with_daemon(daemon().or_requires(requires("foo", Operator::NotIn, &["bar"])), pool("default")),
+        four
+    );
+    let second = daemon().or_requires(is("foo", &["bar"])).or_requires(is("kubernetes.io/os", &["linux"]));
+    assert_eq!(with_daemon(second, pool("default")), four);
+    assert_eq!(with_daemon(daemon().select("karpenter.sh/initialized", "true"), pool("default")), four);
+    let soft = pool("default").taint("soft", "", Effect::PreferNoSchedule);
+    assert_eq!(with_daemon(daemon(), soft), four);
+    let hard = cluster()
+        .pool(pool("default").taint("hard", "", Effect::NoSchedule))
+        .daemon(daemon())
+        .pod(pod("a").cpu("1").memory("1Gi").tolerates("hard"))
+        .plan();
+    assert_eq!(
+        &*hard.new_nodes[0].launch.instance_type, "small-instance-type",
+        "the daemon does not tolerate the pool"
+    );
+}
+
+#[test]
+fn daemon_overhead_is_in_the_requests_of_a_node_once() {
+    let plan = default_cluster()
+        .daemon(pod("d").cpu("1").memory("1Mi"))
+        .pods(pod("a").cpu("1").memory("1Mi").times(2))
+        .plan();
+    assert_eq!(plan.new_nodes.len(), 1);
+    assert_eq!(plan.new_nodes[0].requests, resources(&[("cpu", "3"), ("memory", "3Mi"), ("pods", "3")]));
+}
+
+#[test]
+fn a_host_port_of_a_daemon_is_taken_on_its_nodes_only() {
+    let plan = default_cluster().daemon(pod("d").host_port(8080)).pod(pod("a").host_port(8080)).plan();
+    assert_eq!(placed(&plan), 0);
+    assert!(plan.unschedulable[0].why.to_string().contains("host port"), "{}", plan.unschedulable[0].why);
+    let plan = default_cluster()
+        .daemon(pod("d").host_port(8080).select("size", "large"))
+        .pod(pod("a").host_port(8080).select("size", "small"))
+        .plan();
+    assert_eq!(placed(&plan), 1);
+}
+
+#[test]
+fn pods_with_the_same_host_port_get_two_nodes() {
+    let plan = default_cluster().pods(pod("a").host_port(8080).times(2)).plan();
+    assert_eq!(plan.new_nodes.len(), 2);
+}
+
+#[test]
+fn the_heaviest_pool_is_used_first() {
+    let plan = cluster()
+        .pool(pool("none"))
+        .pool(pool("heavy").weight(100))
+        .pool(pool("light").weight(20))
+        .pods(pod("a").times(3))
+        .plan();
+    assert!(plan.new_nodes.iter().all(|n| &*n.pool == "heavy"));
+    let explicit = cluster()
+        .pool(pool("light"))
+        .pool(pool("heavy").weight(100))
+        .pod(pod("a").select("karpenter.sh/nodepool", "light"))
+        .plan();
+    assert_eq!(&*explicit.new_nodes[0].pool, "light");
+}
+
+#[test]
+fn pools_of_fixed_size_get_no_new_nodes() {
+    let plan = cluster().pool(pool("static").fixed_size()).pod(pod("a")).plan();
+    assert_eq!(placed(&plan), 0);
+    let plan =
+        cluster().pool(pool("static").fixed_size().weight(9)).pool(pool("dynamic")).pod(pod("a")).plan();
+    assert_eq!(&*plan.new_nodes[0].pool, "dynamic");
+}
+
+#[test]
+fn taints_of_a_pool_need_a_toleration() {
+    let tainted = || cluster().pool(pool("default").taint("key", "value", Effect::NoSchedule));
+    assert_eq!(placed(&tainted().pod(pod("a")).plan()), 0);
+    assert_eq!(placed(&tainted().pod(pod("a").tolerates("key")).plan()), 1);
+    assert_eq!(placed(&tainted().pod(pod("a").tolerates("")).plan()), 1);
+    assert_eq!(
+        placed(&tainted().pod(pod("a").tolerates_value("key", "value", Effect::NoSchedule)).plan()),
+        1
+    );
+    assert_eq!(
+        placed(&tainted().pod(pod("a").tolerates_value("key", "other", Effect::NoSchedule)).plan()),
+        0
+    );
+}
+
+#[test]
+fn a_pool_that_excludes_everything_says_so_and_pods_still_use_nodes_that_exist() {
+    let impossible = || {
+        pool("default").requires("kubernetes.io/arch", Operator::In, &["amd64"]).requires(
+            "kubernetes.io/arch",
+            Operator::In,
+            &["arm64"],
+        )
+    };
+    let plan = cluster().pool(impossible()).pod(pod("a")).plan();
+    assert!(
+        plan.unschedulable[0].why.to_string().contains("leave no instance type"),
+        "{}",
+        plan.unschedulable[0].why
+    );
+    let plan = cluster().pool(impossible()).node(node("n")).pod(pod("a")).plan();
+    assert_eq!(plan.existing.len(), 1);
+}
+
+#[test]
+fn or_terms_are_tried_until_one_works() {
+    let plan = default_cluster()
+        .pod(
+            pod("a")
+                .or_requires(is(ZONE, &["unknown"]))
+                .or_requires(is("foo", &["bar"]))
+                .or_requires(is(ZONE, &["test-zone-1"]))
+                .or_requires(is(ZONE, &["test-zone-2"])),
+        )
+        .plan();
+    assert_eq!(zone_of(&plan.new_nodes[0]).as_deref(), Some("test-zone-1"));
+    does_not_schedule(pod("a").or_requires(is(ZONE, &["unknown"])));
+}
+
+#[test]
+fn lighter_preferences_count_once_heavier_ones_are_dropped() {
+    let preferring = || {
+        pod("a")
+            .prefers(100, is("foo", &["bar"]))
+            .prefers(50, is(ZONE, &["test-zone-2"]))
+            .prefers(1, is(ZONE, &["test-zone-1"]))
+    };
+    let plan = default_cluster().pod(preferring()).plan();
+    assert_eq!(zone_of(&plan.new_nodes[0]).as_deref(), Some("test-zone-2"));
+    let ignore = Options { preferences: PreferencePolicy::Ignore, ..Options::default() };
+    let plan = default_cluster().pod(preferring()).plan_with(&ignore);
+    assert_eq!(zone_of(&plan.new_nodes[0]), None, "ignored preferences pin nothing");
+}
+
+#[test]
+fn a_preference_against_a_requirement_is_dropped() {
+    let plan =
+        default_cluster().pod(pod("a").in_zone("test-zone-3").prefers(1, is(ZONE, &["test-zone-1"]))).plan();
+    assert_eq!(zone_of(&plan.new_nodes[0]).as_deref(), Some("test-zone-3"));
+}
+
+#[test]
+fn soft_taints_are_put_up_with_last() {
+    let soft = || pool("soft").taint("soft", "", Effect::PreferNoSchedule).weight(100);
+    let plan = cluster().pool(soft()).pod(pod("a").prefers(1, is("foo", &["bar"]))).plan();
+    assert_eq!(placed(&plan), 1);
+    let plan = cluster().pool(soft()).pool(pool("plain")).pod(pod("a")).plan();
+    assert_eq!(&*plan.new_nodes[0].pool, "plain");
+    let plan = cluster().node(node("n").taint("soft", Effect::PreferNoSchedule)).pod(pod("a")).plan();
+    assert_eq!(plan.existing.len(), 1, "also where only a node has such a taint");
+}
+
+#[test]
+fn unavailable_offerings_are_not_used() {
+    let types = vec![
+        instance_type("cheap").price(0.1).unavailable().build(),
+        instance_type("dear").price(1.0).build(),
+    ];
+    let plan = cluster().pool(pool("default").types(types)).pod(pod("a")).plan();
+    assert_eq!(&*plan.new_nodes[0].launch.instance_type, "dear");
+    assert_eq!(type_names(&plan.new_nodes[0]), ["dear"]);
+}
+
+#[test]
+fn min_values_strict_refuses_and_best_effort_lowers_them() {
+    let types = || vec![instance_type("one").price(0.1).build(), instance_type("two").build()];
+    let key = "node.kubernetes.io/instance-type";
+    let wants = || pool("default").types(types()).min_values(key, Operator::In, &["one", "two", "three"], 3);
+    let plan = cluster().pool(wants()).pod(pod("a")).plan();
+    assert_eq!(placed(&plan), 0);
+    assert!(plan.unschedulable[0].why.to_string().contains("minValues"), "{}", plan.unschedulable[0].why);
+    let best_effort = Options { min_values: MinValuesPolicy::BestEffort, ..Options::default() };
+    let plan = cluster().pool(wants()).pod(pod("a")).plan_with(&best_effort);
+    assert_eq!(&*plan.new_nodes[0].launch.instance_type, "one");
+    assert!(plan.new_nodes[0].min_values_relaxed);
+    assert_eq!(plan.new_nodes[0].requirements.get(key).unwrap().min_values(), Some(2));
+    let plan = cluster().pool(wants().weight(9)).pool(pool("other")).pod(pod("a")).plan_with(&best_effort);
+    assert_eq!(&*plan.new_nodes[0].pool, "default", "the heavier pool is relaxed rather than passed over");
+}
+
+#[test]
+fn min_values_keep_pods_apart_that_would_leave_too_few_types() {
+    let types = vec![
+        instance_type("small").cpu(1).memory(4).pods(10).build(),
+        instance_type("large").cpu(4).memory(4).pods(10).build(),
+    ];
+    let key = "node.kubernetes.io/instance-type";
+    let plan = cluster()
+        .pool(pool("default").types(types).min_values(key, Operator::Exists, &[], 2))
+        .pods(pod("a").cpu("900m").times(2))
+        .plan();
+    assert_eq!(plan.new_nodes.len(), 2);
+    assert!(plan.new_nodes.iter().all(|n| n.instance_types.len() == 2));
+}
+
+#[test]
+fn at_most_as_many_types_as_allowed_are_listed_and_the_cheapest_are_kept() {
+    let options = Options { max_instance_types: 3, ..Options::default() };
+    let plan = cluster().pool(pool("default").types(linear(10))).pod(pod("a")).plan_with(&options);
+    assert_eq!(type_names(&plan.new_nodes[0]), ["fake-it-0", "fake-it-1", "fake-it-2"]);
+}
+
+#[test]
+fn rejected_pods_are_reported_and_disturb_nothing() {
+    let plan = default_cluster()
+        .pod(pod("bad").but(|p| p.rejected = Some("volume claim default/x does not exist".to_owned())))
+        .pod(pod("good"))
+        .plan();
+    assert_eq!(left_over(&plan), ["bad"]);
+    assert_eq!(plan.unschedulable[0].why.to_string(), "volume claim default/x does not exist");
+    assert_eq!(placed(&plan), 1);
+}

@@ -1,0 +1,411 @@
+//! Topology spread, pod affinity and anti-affinity.
+
+mod fixture;
+
+use fixture::*;
+use model::pod::{LabelSelector, NodeInclusionPolicy};
+use model::requirement::Operator;
+use model::taint::Effect;
+use solver::{Options, PreferencePolicy};
+
+const APP: &[(&str, &str)] = &[("app", "web")];
+
+fn web(name: &str) -> PodBuilder {
+    pod(name).app("web").cpu("100m")
+}
+
+#[test]
+fn an_unknown_key_leaves_only_that_pod_over() {
+    let plan = default_cluster().pod(web("a").spread(spread("unknown", 1, APP))).pod(pod("b")).plan();
+    assert_eq!(left_over(&plan), ["a"]);
+    assert_eq!(placed(&plan), 1);
+}
+
+#[test]
+fn no_selector_spreads_nothing() {
+    let plan = default_cluster()
+        .pods({
+            let mut constraint = spread(ZONE, 1, APP);
+            constraint.selector = None;
+            web("a").spread(constraint).times(2)
+        })
+        .plan();
+    assert_eq!(plan.new_nodes.len(), 1);
+}
+
+#[test]
+fn zonal_spread_balances_over_the_zones_that_the_pool_can_make() {
+    let case = |pool: PoolBuilder| {
+        skew(&cluster().pool(pool).pods(web("a").spread(spread(ZONE, 1, APP)).times(4)).plan(), ZONE)
+    };
+    assert_eq!(case(pool("default")), [1, 1, 2]);
+    assert_eq!(case(pool("default").requires(ZONE, Operator::In, &ZONES)), [1, 1, 2]);
+    assert_eq!(case(pool("default").requires(ZONE, Operator::In, &ZONES[..2])), [2, 2]);
+    assert_eq!(case(pool("default").label(ZONE, ZONES[0])), [4]);
+}
+
+#[test]
+fn two_pools_of_one_zone_each_share_the_spread() {
+    let plan = cluster()
+        .pool(pool("one").label(ZONE, ZONES[0]))
+        .pool(pool("two").label(ZONE, ZONES[1]))
+        .pods(web("a").spread(spread(ZONE, 1, APP)).times(4))
+        .plan();
+    assert_eq!(skew(&plan, ZONE), [2, 2]);
+}
+
+#[test]
+fn pods_that_run_count_and_domains_out_of_reach_hold_the_minimum_down() {
+    let plan = cluster()
+        .pool(pool("default").requires(ZONE, Operator::In, &ZONES[..2]))
+        .node(node("n").zone(ZONES[2]).has("pods", "1"))
+        .pod(web("running").on_node("n"))
+        .pods(web("a").spread(spread(ZONE, 1, APP)).times(6))
+        .plan();
+    assert_eq!(skew(&plan, ZONE), [2, 2]);
+    assert_eq!(plan.unschedulable.len(), 2);
+    let why = plan.unschedulable[0].why.to_string();
+    assert!(why.contains("topology spread over topology.kubernetes.io/zone (maxSkew 1)"), "{why}");
+}
+
+#[test]
+fn pods_that_do_not_count_are_not_counted() {
+    let plan = default_cluster()
+        .node(node("one").zone(ZONES[0]).has("pods", "0"))
+        .node(node("two").zone(ZONES[1]).has("pods", "0"))
+        .node(node("nowhere").without_label(ZONE).has("pods", "0"))
+        .pod(pod("other-label").app("db").on_node("one"))
+        .pod(web("no-domain").on_node("nowhere"))
+        .pod(web("other-namespace").namespace("elsewhere").on_node("one"))
+        .pod(web("terminating").on_node("one").but(|p| p.terminating = true))
+        .pod(web("counted").on_node("two"))
+        .pods(web("a").spread(spread(ZONE, 1, APP)).times(2))
+        .plan();
+    let mut zones: Vec<_> = plan.new_nodes.iter().filter_map(zone_of).collect();
+    zones.sort();
+    assert_eq!(zones, [ZONES[0], ZONES[2]]);
+}
+
+#[test]
+fn too_few_domains_for_min_domains_hold_the_minimum_at_zero() {
+    let with = |least: u32, zones: &[&str], count| {
+        let mut constraint = spread(ZONE, 1, APP);
+        constraint.min_domains = Some(least);
+        let plan = cluster()
+            .pool(pool("default").requires(ZONE, Operator::In, zones))
+            .pods(web("a").spread(constraint).times(count))
+            .plan();
+        skew(&plan, ZONE)
+    };
+    assert_eq!(with(3, &ZONES[..2], 3), [1, 1]);
+    assert_eq!(with(3, &ZONES, 11), [3, 4, 4]);
+    assert_eq!(with(2, &ZONES, 11), [3, 4, 4]);
+}
+
+#[test]
+fn hostname_spread_makes_a_node_for_every_share() {
+    let case = |skew| {
+        pods_per_node(&default_cluster().pods(web("a").spread(spread(HOST, skew, APP)).times(4)).plan())
+    };
+    assert_eq!(case(1), [1, 1, 1, 1]);
+    assert_eq!(case(4), [4]);
+}
+
+#[test]
+fn two_apps_spread_over_the_same_nodes() {
+    let other: &[(&str, &str)] = &[("app", "other")];
+    let plan = default_cluster()
+        .pods(web("a").spread(spread(HOST, 1, APP)).times(2))
+        .pods(pod("b").app("other").cpu("100m").spread(spread(HOST, 1, other)).times(2))
+        .plan();
+    assert_eq!(pods_per_node(&plan), [2, 2]);
+}
+
+#[test]
+fn a_pod_outside_its_own_selector_may_pile_up() {
+    let plan = default_cluster().pods(pod("a").spread(spread(HOST, 1, APP)).times(5)).plan();
+    assert_eq!(pods_per_node(&plan), [5]);
+}
+
+#[test]
+fn capacity_types_and_architectures_are_domains_too() {
+    let plan = default_cluster().pods(web("a").spread(spread(CAPACITY_TYPE, 1, APP)).times(4)).plan();
+    assert_eq!(skew(&plan, CAPACITY_TYPE), [2, 2]);
+    let arch = "kubernetes.io/arch";
+    let plan = default_cluster().pods(web("a").spread(spread(arch, 1, APP)).times(4)).plan();
+    assert_eq!(skew(&plan, arch), [2, 2]);
+}
+
+#[test]
+fn spread_over_a_label_of_the_pools_follows_their_values() {
+    let values = ["1", "2", "3", "4"];
+    let plan = cluster()
+        .pool(pool("spot").requires("share", Operator::In, &values).requires(
+            CAPACITY_TYPE,
+            Operator::In,
+            &["spot"],
+        ))
+        .pool(pool("od").requires("share", Operator::In, &["5"]).requires(
+            CAPACITY_TYPE,
+            Operator::In,
+            &["on-demand"],
+        ))
+        .pods(web("a").spread(spread("share", 1, APP)).times(20))
+        .plan();
+    assert_eq!(skew(&plan, "share"), [4, 4, 4, 4, 4]);
+    assert_eq!(skew(&plan, CAPACITY_TYPE), [4, 16]);
+}
+
+#[test]
+fn zone_and_hostname_spread_hold_together() {
+    let plan = default_cluster()
+        .pods(web("a").spread(spread(ZONE, 1, APP)).spread(spread(HOST, 3, APP)).times(21))
+        .plan();
+    assert_eq!(skew(&plan, ZONE), [7, 7, 7]);
+    assert!(plan.new_nodes.iter().all(|n| n.pods.len() <= 3));
+}
+
+#[test]
+fn capacity_type_and_zone_spread_hold_together() {
+    let plan = default_cluster()
+        .pods(web("a").spread(spread(CAPACITY_TYPE, 1, APP)).spread(spread(ZONE, 1, APP)).times(12))
+        .plan();
+    assert_eq!(placed(&plan), 12);
+    assert_eq!(skew(&plan, CAPACITY_TYPE), [6, 6]);
+    assert_eq!(skew(&plan, ZONE), [4, 4, 4]);
+}
+
+#[test]
+fn schedule_anyway_gives_way_and_ignore_ignores_it() {
+    let soft = || {
+        cluster()
+            .pool(pool("default").requires(CAPACITY_TYPE, Operator::In, &["on-demand"]))
+            .node(node("n").label(CAPACITY_TYPE, "spot").has("pods", "0"))
+            .pod(web("running").on_node("n"))
+            .pods(web("a").spread_anyway(spread(CAPACITY_TYPE, 1, APP)).times(5))
+    };
+    assert_eq!(placed(&soft().plan()), 5);
+    let ignore = Options { preferences: PreferencePolicy::Ignore, ..Options::default() };
+    let plan =
+        default_cluster().pods(web("a").spread_anyway(spread(HOST, 1, APP)).times(5)).plan_with(&ignore);
+    assert_eq!(pods_per_node(&plan), [5]);
+}
+
+#[test]
+fn match_label_keys_spread_each_revision_by_itself() {
+    let mut constraint = spread(HOST, 1, APP);
+    constraint.match_label_keys = vec!["revision".to_owned(), "missing".to_owned()];
+    let plan = default_cluster()
+        .pods(web("a").label("revision", "1").spread(constraint.clone()).times(2))
+        .pods(web("b").label("revision", "2").spread(constraint).times(2))
+        .plan();
+    assert_eq!(pods_per_node(&plan), [2, 2]);
+}
+
+#[test]
+fn taints_policy_decides_whether_tainted_domains_count() {
+    let case = |policy| {
+        let mut constraint = spread("rack", 1, APP);
+        constraint.node_taints_policy = policy;
+        let plan = cluster()
+            .pool(pool("default").requires("rack", Operator::In, &["a"]))
+            .node(node("n").label("rack", "b").taint("x", Effect::NoSchedule))
+            .pods(web("a").spread(constraint).times(5))
+            .plan();
+        placed(&plan)
+    };
+    assert_eq!(case(NodeInclusionPolicy::Ignore), 1);
+    assert_eq!(case(NodeInclusionPolicy::Honor), 5);
+}
+
+#[test]
+fn affinity_policy_decides_whether_domains_out_of_reach_count() {
+    let case = |policy| {
+        let mut constraint = spread("rack", 1, APP);
+        constraint.node_affinity_policy = policy;
+        let plan = cluster()
+            .pool(pool("default").requires("rack", Operator::In, &["a"]).label("team", "blue"))
+            .node(node("n").label("rack", "b").label("team", "red"))
+            .pods(web("a").select("team", "blue").spread(constraint).times(5))
+            .plan();
+        placed(&plan)
+    };
+    assert_eq!(case(NodeInclusionPolicy::Ignore), 1);
+    assert_eq!(case(NodeInclusionPolicy::Honor), 5);
+}
+
+#[test]
+fn the_pods_own_zones_bound_its_spread() {
+    let plan = default_cluster()
+        .pods(web("a").in_zone(ZONES[0]).spread(spread(ZONE, 1, APP)).times(5))
+        .pods(web("b").in_zone(ZONES[1]).spread(spread(ZONE, 1, APP)).times(10))
+        .plan();
+    assert_eq!(skew(&plan, ZONE), [5, 10]);
+    let plan = default_cluster()
+        .pods(web("a").or_requires(is(ZONE, &ZONES[..2])).spread(spread(ZONE, 1, APP)).times(10))
+        .plan();
+    assert_eq!(skew(&plan, ZONE), [5, 5]);
+}
+
+#[test]
+fn self_affinity_keeps_pods_on_one_node_or_in_one_zone() {
+    let plan = default_cluster().pods(web("a").with(term(HOST, APP)).times(3)).plan();
+    assert_eq!(pods_per_node(&plan), [3]);
+    let plan = default_cluster().pods(web("a").with(term(ZONE, APP)).times(12)).plan();
+    assert_eq!(skew(&plan, ZONE), [12]);
+}
+
+#[test]
+fn what_does_not_fit_beside_its_own_kind_is_left_over() {
+    let plan = default_cluster().pods(web("a").with(term(HOST, APP)).times(10)).plan();
+    assert_eq!(pods_per_node(&plan), [5]);
+    assert_eq!(plan.unschedulable.len(), 5);
+}
+
+#[test]
+fn affinity_to_nothing_leaves_the_pod_over_and_a_preference_does_not() {
+    let plan = default_cluster().pod(pod("a").with(term(HOST, APP))).plan();
+    assert_eq!(left_over(&plan), ["a"]);
+    let plan = default_cluster().pod(pod("a").rather_with(50, term(HOST, APP))).plan();
+    assert_eq!(placed(&plan), 1);
+}
+
+#[test]
+fn affinity_follows_its_target_whatever_the_order() {
+    // The follower is larger, so it is tried first.
+    let plan =
+        default_cluster().pod(pod("follower").cpu("1").with(term(HOST, APP))).pod(web("target")).plan();
+    assert_eq!(plan.new_nodes.len(), 1);
+    let plan = default_cluster()
+        .pod(pod("follower").cpu("1").with(term(ZONE, APP)))
+        .pod(web("target").on_arm())
+        .plan();
+    assert_eq!(placed(&plan), 2, "the zone of the target is decided for the follower");
+    let zones: Vec<_> = plan.new_nodes.iter().map(zone_of).collect();
+    assert!(zones.iter().all(|z| z.is_some() && *z == zones[0]), "{zones:?}");
+}
+
+#[test]
+fn chains_of_affinity_resolve_in_one_batch() {
+    let link = |name: &'static str, to: &'static str| pod(name).app(name).with(term(HOST, &[("app", to)]));
+    let plan = default_cluster()
+        .pod(link("ui", "cache").cpu("400m"))
+        .pod(link("cache", "web").cpu("300m"))
+        .pod(link("web", "db").cpu("200m"))
+        .pod(pod("db").app("db").cpu("100m"))
+        .plan();
+    assert_eq!(pods_per_node(&plan), [4]);
+}
+
+#[test]
+fn host_anti_affinity_works_in_both_directions_and_orders() {
+    for (first, second) in [("1", "100m"), ("100m", "1")] {
+        let plan = default_cluster()
+            .pod(pod("lonely").cpu(first).apart_from(term(HOST, APP)))
+            .pod(pod("target").app("web").cpu(second))
+            .plan();
+        assert_eq!(plan.new_nodes.len(), 2);
+    }
+}
+
+#[test]
+fn zonal_self_anti_affinity_places_one_pod_in_every_zone_at_once() {
+    let plan = default_cluster().pods(web("a").apart_from(term(ZONE, APP)).times(4)).plan();
+    assert_eq!(skew(&plan, ZONE), [1, 1, 1]);
+    assert_eq!(plan.unschedulable.len(), 1);
+    assert!(
+        plan.unschedulable[0].why.to_string().contains("pod anti-affinity"),
+        "{}",
+        plan.unschedulable[0].why
+    );
+}
+
+#[test]
+fn targets_of_zonal_anti_affinity_are_kept_away_from_those_who_state_it() {
+    for (states, target) in [("1", "100m"), ("100m", "1")] {
+        let plan = default_cluster()
+            .pod(pod("states").cpu(states).apart_from(term(ZONE, APP)))
+            .pod(pod("target").app("web").cpu(target))
+            .plan();
+        assert_eq!(placed(&plan), 2);
+        assert_ne!(zone_of(node_of(&plan, "states")), zone_of(node_of(&plan, "target")));
+        assert!(zone_of(node_of(&plan, "target")).is_some());
+    }
+}
+
+#[test]
+fn running_pods_that_state_anti_affinity_keep_their_targets_away() {
+    let with = |zones: &[&str]| {
+        let mut all = default_cluster();
+        for zone in zones {
+            all = all
+                .node(node(zone).zone(zone).has("pods", "0"))
+                .pod(pod(&format!("guard-{zone}")).apart_from(term(ZONE, APP)).on_node(zone));
+        }
+        all.pod(web("a")).plan()
+    };
+    assert_eq!(placed(&with(&ZONES)), 0);
+    let plan = with(&ZONES[..2]);
+    assert_eq!(zone_of(&plan.new_nodes[0]).as_deref(), Some(ZONES[2]));
+}
+
+#[test]
+fn preferred_anti_affinity_never_blocks() {
+    let mut all = default_cluster();
+    for zone in ZONES {
+        all = all.node(node(zone).zone(zone).has("pods", "0")).pod(web(&format!("r-{zone}")).on_node(zone));
+    }
+    let plan = all.pods(pod("a").cpu("100m").rather_apart_from(10, term(ZONE, APP)).times(10)).plan();
+    assert_eq!(placed(&plan), 10);
+}
+
+#[test]
+fn respected_preferences_rather_open_nodes_than_break() {
+    let apart = || default_cluster().pods(web("a").rather_apart_from(10, term(HOST, APP)).times(4));
+    assert_eq!(pods_per_node(&apart().plan()), [1, 1, 1, 1]);
+    let ignore = Options { preferences: PreferencePolicy::Ignore, ..Options::default() };
+    assert_eq!(pods_per_node(&apart().plan_with(&ignore)), [4]);
+}
+
+#[test]
+fn affinity_respects_namespaces() {
+    let case = |namespaces: &[&str], selector: Option<LabelSelector>| {
+        let mut to = term(HOST, APP);
+        to.namespaces = namespaces.iter().map(|n| (*n).to_owned()).collect();
+        to.namespace_selector = selector;
+        let plan = default_cluster()
+            .namespace("other", &[("team", "blue")])
+            .pod(web("target").namespace("other"))
+            .pod(pod("follower").with(to))
+            .plan();
+        placed(&plan)
+    };
+    assert_eq!(case(&[], None), 1);
+    assert_eq!(case(&["other"], None), 2);
+    assert_eq!(case(&[], Some(LabelSelector::default())), 2);
+    assert_eq!(case(&[], Some(selector(&[("team", "blue")]))), 2);
+    assert_eq!(case(&[], Some(selector(&[("team", "red")]))), 1);
+}
+
+#[test]
+fn two_rules_on_one_key_choose_a_common_domain() {
+    // Spread prefers the empty zones, affinity allows only the one with the database.
+    let plan = default_cluster()
+        .node(node("n").zone(ZONES[1]).has("pods", "0"))
+        .pod(pod("db").app("db").on_node("n"))
+        .pod(web("a").spread(spread(ZONE, 1, APP)).with(term(ZONE, &[("app", "db")])))
+        .plan();
+    assert_eq!(zone_of(&plan.new_nodes[0]).as_deref(), Some(ZONES[1]));
+}
+
+#[test]
+fn a_volume_zone_does_not_shrink_the_spread() {
+    let mut constraint = spread(ZONE, 1, APP);
+    constraint.min_domains = Some(3);
+    let plan = default_cluster()
+        .pods(web("a").cpu("200m").spread(constraint.clone()).times(3))
+        .pod(web("bound").spread(constraint).volume("default/v", None, vec![is(ZONE, &ZONES[..1])]))
+        .plan();
+    assert_eq!(skew(&plan, ZONE), [1, 1, 2]);
+    assert_eq!(zone_of(node_of(&plan, "bound")).as_deref(), Some(ZONES[0]));
+}
