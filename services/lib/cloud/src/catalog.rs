@@ -16,8 +16,8 @@ pub trait CatalogSource: Send + Sync {
     /// Fails when credentials or permissions do not allow reading instance types; reads nothing.
     fn check_access(&self) -> Answer<'_, ()>;
 
-    /// All HVM types for x86_64 and arm64, by name. `network_mbps` and `branch_interfaces` come from the built-in tables
-    /// where EC2 does not tell.
+    /// All HVM types for x86_64 and arm64, by name. `branch_interfaces` comes from the built-in table: EC2
+    /// does not tell.
     fn instance_types(&self) -> Answer<'_, Vec<TypeFacts>>;
 
     /// Zone names in which each type is offered.

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Beside the traits: what an instance type offers under a given node class (`derive`, pure), the built-in price
-//! table (`prices`), and an in-memory cloud for tests (`memory`). No vendor SDK is linked here;
+//! and limit tables (`prices`, `limits`), and an in-memory cloud for tests (`memory`). No vendor SDK is linked here;
 //! `cloud-aws` implements the traits against AWS.
 
 pub mod catalog;
@@ -18,6 +18,7 @@ pub mod error;
 pub mod facts;
 pub mod instance;
 pub mod launch;
+pub mod limits;
 pub mod memory;
 pub mod nodeclass;
 pub mod prices;

@@ -53,6 +53,7 @@ fn devices_become_extended_resources() {
     let p4d = of("p4d.24xlarge");
     assert_eq!(text(&p4d, resources::NVIDIA_GPU), "8");
     assert_eq!(text(&p4d, resources::EFA), "4");
+    assert_eq!(text(&p4d, resources::AWS_POD_ENI), "62");
     let inf2 = of("inf2.xlarge");
     assert_eq!(text(&inf2, resources::AWS_NEURON), "1");
     assert_eq!(text(&inf2, resources::AWS_NEURON_CORE), "2");

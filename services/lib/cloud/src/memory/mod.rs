@@ -27,11 +27,16 @@ use crate::nodeclass::{Cluster, Image, InstanceProfile, PlacementGroup, Security
 use crate::queue::{InstanceHealth, Rule};
 use crate::reservation::Reservation;
 use crate::template::LaunchTemplate;
-use crate::{Answer, Tags, prices};
+use crate::{Answer, Tags, limits, prices};
 
 /// Real types, a sample of every kind, as EC2 describes them.
 pub fn types() -> Vec<TypeFacts> {
-    serde_json::from_str(include_str!("types.json")).expect("the file is part of this crate and well-formed")
+    let mut types: Vec<TypeFacts> = serde_json::from_str(include_str!("types.json"))
+        .expect("the file is part of this crate and well-formed");
+    for facts in &mut types {
+        facts.branch_interfaces = limits::branch_interfaces(&facts.name).unwrap_or(0);
+    }
+    types
 }
 
 /// Share it as `Arc<MemoryCloud>`; a test keeps one handle to look and to break things.
