@@ -39,8 +39,10 @@
 pub mod admin;
 pub mod config;
 mod config_values;
+pub mod events;
 pub mod grpc;
 pub mod kube_client;
+pub mod lease;
 mod log_format;
 pub mod metrics;
 pub mod process;
@@ -50,11 +52,15 @@ mod service;
 mod settings;
 mod shell;
 pub mod telemetry;
+#[cfg(test)]
+mod testing;
 pub mod trace;
+pub mod watch;
 
 use std::process::ExitCode;
 
 pub use config::{ProcessConfig, ServiceConfig};
+pub use lease::Leadership;
 pub use metrics::Metrics;
 pub use process::Process;
 pub use readiness::{Check, Readiness};

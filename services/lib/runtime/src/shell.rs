@@ -1,12 +1,23 @@
 //! Everything a service stands on, in one value that is made in `main` and taken apart in `start`.
 
-use std::net::SocketAddr;
+use std::{fmt::Debug, net::SocketAddr, sync::Arc, time::SystemTime};
 
 use anyhow::Context as _;
+use k8s_openapi::api::{coordination::v1::Lease, core::v1::ConfigMap};
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Metrics, Process, ProcessConfig, Readiness, Service, admin::{self, Admin}, grpc::GrpcServer, kube_client};
+use crate::{
+    Check, Metrics, Process, ProcessConfig, Readiness, Service,
+    admin::{self, Admin},
+    events::Recorder,
+    grpc::{Current, GrpcServer, Keyring, Methods, Outgoing, Peers, Publisher, Subject, TokenFile, VALIDITY},
+    kube_client,
+    lease::{Elector, Leadership, Timing},
+    watch::{Index, Watch},
+};
 
 pub struct Shell {
     pub service: Service,
@@ -15,6 +26,14 @@ pub struct Shell {
     pub metrics: Metrics,
     pub readiness: Readiness,
     pub kube: kube::Client,
+    replica: String,
+}
+
+/// Where a service can be reached, with the ports that were really bound.
+#[derive(Clone, Debug)]
+pub struct Addresses {
+    pub grpc: SocketAddr,
+    pub admin: Vec<SocketAddr>,
 }
 
 impl Shell {
@@ -25,22 +44,92 @@ impl Shell {
     }
 
     pub fn with_client(service: Service, config: ProcessConfig, kube: kube::Client) -> Self {
+        if config.insecure_local {
+            tracing::warn!("INSECURE: TLS and caller authentication are switched off (--insecure-local)");
+        }
         Self {
             service,
             process: Process::new(config.shutdown_grace),
             metrics: Metrics::new(service),
             readiness: Readiness::default(),
+            replica: config.replica(),
             config,
             kube,
         }
+    }
+
+    /// The name of this replica, as in the Lease and the trust ConfigMap.
+    pub fn replica(&self) -> &str {
+        &self.replica
     }
 
     pub fn stop(&self) -> CancellationToken {
         self.process.stop()
     }
 
-    /// Opens the gRPC and admin ports and serves on them from now on. Call it last in `start`, when every readiness check
-    /// exists.
+    /// Feeds `index` with every object of a kind. The service is not ready before the first full list arrived.
+    pub fn watch<K>(&mut self, name: &'static str, watch: Watch<K>, index: impl Index<K>)
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+    {
+        let synced = self.readiness.check(name, "first full list from the API server");
+        self.watch_with(name, watch, index, synced);
+    }
+
+    fn watch_with<K>(&mut self, name: &'static str, watch: Watch<K>, index: impl Index<K>, synced: Check)
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+    {
+        let (metrics, stop) = (self.metrics.clone(), self.stop());
+        self.process.spawn(name, watch.run(index, metrics, synced, stop));
+    }
+
+    /// Takes part in the election of this service's leader.
+    pub fn leadership(&mut self) -> Leadership {
+        let stop = self.stop();
+        if self.config.disable_leader_election {
+            return Leadership::always(&stop);
+        }
+        let name = self.service.lease(&self.config.leader_election_name);
+        let (client, namespace) = (self.kube.clone(), &self.config.namespace);
+        let metrics = self.metrics.clone();
+        let (elector, leadership) =
+            Elector::new(client, namespace, &name, &self.replica, Timing::default(), metrics);
+        self.process.spawn("lease", elector.run(stop));
+        leadership
+    }
+
+    /// The replicas of another service, for calls to it. That it is away does not make this service unready.
+    pub fn peers(&mut self, callee: Service) -> anyhow::Result<Peers> {
+        let secure = !self.config.insecure_local;
+        let namespace = self.config.namespace.clone();
+        let lease = callee.lease(&self.config.leader_election_name);
+        let outgoing = Outgoing {
+            token: secure.then(|| Arc::new(TokenFile::new(&self.config.rpc_token_file))),
+            families: self.metrics.rpc_client.clone(),
+            methods: Arc::new(Methods::read(&[proto::FILE_DESCRIPTOR_SET])?),
+        };
+        let (peers, trust, leader) = Peers::new(callee, &namespace, lease.clone(), secure, outgoing);
+        let unasked = Readiness::default();
+        let maps = Watch::<ConfigMap>::namespaced(self.kube.clone(), &namespace).named(&callee.trust_config_map());
+        self.watch_with("peers", maps, trust, unasked.check("trust", "first look"));
+        if callee.elects_leader() {
+            let leases = Watch::<Lease>::namespaced(self.kube.clone(), &namespace).named(&lease);
+            self.watch_with("peers-leader", leases, leader, unasked.check("leader", "first look"));
+        }
+        Ok(peers)
+    }
+
+    /// Writes Kubernetes Events in this service's name.
+    pub fn events(&mut self) -> Recorder {
+        let (task, recorder) = Recorder::new(self.kube.clone(), &self.replica, self.metrics.clone());
+        let stop = self.stop();
+        self.process.spawn("events", task.run(stop));
+        recorder
+    }
+
+    /// Opens the gRPC and admin ports, publishes certificate and address, and serves from now on. Call it last in `start`,
+    /// when every readiness check exists.
     pub async fn serve(&mut self, server: GrpcServer) -> anyhow::Result<Addresses> {
         let secure = !self.config.insecure_local;
         let client = secure.then(|| self.kube.clone());
@@ -48,9 +137,14 @@ impl Shell {
         let listener = TcpListener::bind(self.config.grpc_addr).await;
         let listener = listener.with_context(|| format!("listen on {} for gRPC", self.config.grpc_addr))?;
         let bound = listener.local_addr().context("read the gRPC port")?;
-        let (readiness, stop) = (self.readiness.clone(), self.stop());
-        let drain = self.config.shutdown_grace.mul_f64(0.75);
-        self.process.spawn("grpc", assembled.serve(listener, None, readiness, stop, drain));
+        let advertised = self.config.advertised(bound);
+
+        let keyring = secure.then(|| self.keyring(advertised)).transpose()?;
+        let tls = keyring.as_ref().map(|keyring| keyring.current.server_config()).transpose()?;
+        let maps: Api<ConfigMap> = Api::namespaced(self.kube.clone(), &self.config.namespace);
+        let publisher =
+            Publisher::new(maps, self.service.trust_config_map(), self.replica.clone(), advertised, keyring);
+        let published = self.readiness.check("trust", "address and certificate to be published");
 
         let mut admins = Vec::new();
         for addr in self.config.admin_addrs() {
@@ -63,13 +157,18 @@ impl Shell {
             };
             self.process.spawn("admin", admin.serve(listener, self.stop()));
         }
+        let (readiness, stop) = (self.readiness.clone(), self.stop());
+        // Leaves time for what happens after the last call: handing over the Lease, sending the last spans.
+        let drain = self.config.shutdown_grace.mul_f64(0.75);
+        self.process.spawn("trust", publisher.run(published, stop.clone()));
+        self.process.spawn("grpc", assembled.serve(listener, tls, readiness, stop, drain));
+        tracing::info!(grpc = %bound, %advertised, admin = ?admins, replica = self.replica, tls = secure, "listening");
         Ok(Addresses { grpc: bound, admin: admins })
     }
-}
 
-/// Where a service can be reached, with the ports that were really bound.
-#[derive(Clone, Debug)]
-pub struct Addresses {
-    pub grpc: SocketAddr,
-    pub admin: Vec<SocketAddr>,
+    fn keyring(&self, advertised: SocketAddr) -> anyhow::Result<Keyring> {
+        let subject = Subject { service: self.service, namespace: self.config.namespace.clone(), advertised };
+        let issued = subject.issue(SystemTime::now(), VALIDITY)?;
+        Ok(Keyring { current: Current::new(&issued), subject, issued, validity: VALIDITY })
+    }
 }

@@ -213,3 +213,7 @@ impl<K: Resource<DynamicType = ()> + Clone> Intake<K> {
     }
 }
 
+
+#[cfg(test)]
+#[path = "watch_tests.rs"]
+mod tests;

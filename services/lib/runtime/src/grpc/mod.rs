@@ -10,25 +10,42 @@
 
 mod access;
 mod auth;
+mod caller;
+mod connection;
 mod deadline;
+mod discovery;
 pub mod errors;
 mod guard;
 mod listen;
 mod methods;
 mod observed;
 mod pin;
+mod published;
 mod request_id;
 mod server;
 mod stack;
-pub mod tls;
+mod tls;
+mod token;
+mod trust;
 
 pub use access::{Access, Humans};
 pub use auth::{AUDIENCE, Identity};
+pub use caller::Caller;
+pub use discovery::Peers;
 pub use guard::GRANT_GROUP;
 pub use request_id::{REQUEST_ID, current_request_id};
 pub use server::GrpcServer;
+
+pub(crate) use caller::Outgoing;
+pub(crate) use methods::Methods;
+pub(crate) use tls::{Current, Subject, VALIDITY};
+pub(crate) use token::TokenFile;
+pub(crate) use trust::{Keyring, Publisher};
 
 /// Who sent this request. [`Identity::Anonymous`] when authentication is off.
 pub fn caller<T>(request: &tonic::Request<T>) -> Identity {
     request.extensions().get::<Identity>().cloned().unwrap_or(Identity::Anonymous)
 }
+
+#[cfg(test)]
+mod tests;

@@ -29,7 +29,7 @@ impl Pins {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = certificates;
     }
 
-    fn contains(&self, certificate: &CertificateDer<'_>) -> bool {
+    pub(crate) fn contains(&self, certificate: &CertificateDer<'_>) -> bool {
         self.0.read().unwrap_or_else(PoisonError::into_inner).iter().any(|pin| pin.as_ref() == certificate.as_ref())
     }
 
@@ -139,17 +139,17 @@ mod tests {
     #[test]
     fn only_the_published_certificate_of_that_name_is_accepted() {
         let issued = subject().issue(SystemTime::now(), DAY).unwrap();
-        let verifier = Verifier { pins: Pins::new(vec![issued.certificate.clone()]), provider: provider() };
+        let verifier = Verifier { pins: Pins::new(vec![issued.certificate()]), provider: provider() };
         let check = |certificate: &CertificateDer<'_>, server: &str| {
             verifier.verify_server_cert(certificate, &[], &name(server), &[], UnixTime::now())
         };
         let own = "karpenter-pricing-cache.kube-system.svc";
         for good in [own, "karpenter-pricing-cache.kube-system.svc.cluster.local", "localhost", "10.0.0.1"] {
-            check(&issued.certificate, good).unwrap_or_else(|error| panic!("{good}: {error}"));
+            check(&issued.certificate(), good).unwrap_or_else(|error| panic!("{good}: {error}"));
         }
-        check(&issued.certificate, "karpenter-termination.kube-system.svc").unwrap_err();
+        check(&issued.certificate(), "karpenter-termination.kube-system.svc").unwrap_err();
         let twin = subject().issue(SystemTime::now(), DAY).unwrap();
-        let error = check(&twin.certificate, own).unwrap_err();
+        let error = check(&twin.certificate(), own).unwrap_err();
         assert!(format!("{error:?}").contains("NotPublished"), "{error:?}");
     }
 
@@ -158,7 +158,7 @@ mod tests {
         let server = name("localhost");
         let old = subject().issue(SystemTime::now() - 2 * DAY, DAY).unwrap();
         let fresh = subject().issue(SystemTime::now(), DAY).unwrap();
-        assert!(is_expired(&old.certificate, &server, UnixTime::now()));
-        assert!(!is_expired(&fresh.certificate, &server, UnixTime::now()));
+        assert!(is_expired(&old.certificate(), &server, UnixTime::now()));
+        assert!(!is_expired(&fresh.certificate(), &server, UnixTime::now()));
     }
 }

@@ -15,12 +15,12 @@ use rustls::{
     server::{ClientHello, ResolvesServerCert},
     sign::CertifiedKey,
 };
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use crate::Service;
 
 /// How long a certificate is valid. It is replaced at half of this.
-pub const VALIDITY: Duration = Duration::from_secs(24 * 3600);
+pub(crate) const VALIDITY: Duration = Duration::from_secs(24 * 3600);
 
 /// Clocks of two nodes may differ by this much and a fresh certificate is still accepted.
 const SKEW: Duration = Duration::from_secs(300);
@@ -30,19 +30,25 @@ pub(crate) const ALPN: &[u8] = b"h2";
 
 /// A key with its certificate.
 #[derive(Clone, Debug)]
-pub struct Issued {
+pub(crate) struct Issued {
     pub(crate) pem: String,
-    pub(crate) certificate: CertificateDer<'static>,
     pub(crate) renew_at: SystemTime,
     key: Arc<CertifiedKey>,
 }
 
+#[cfg(test)]
+impl Issued {
+    pub(crate) fn certificate(&self) -> rustls_pki_types::CertificateDer<'static> {
+        self.key.cert[0].clone()
+    }
+}
+
 /// What a certificate says about its owner.
 #[derive(Clone, Debug)]
-pub struct Subject {
-    pub service: Service,
-    pub namespace: String,
-    pub advertised: SocketAddr,
+pub(crate) struct Subject {
+    pub(crate) service: Service,
+    pub(crate) namespace: String,
+    pub(crate) advertised: SocketAddr,
 }
 
 impl Subject {
@@ -63,7 +69,6 @@ impl Subject {
         let signer = provider().key_provider.load_private_key(der).context("load the key")?;
         Ok(Issued {
             pem: certificate.pem(),
-            certificate: certificate.der().clone(),
             renew_at: now + validity / 2,
             key: Arc::new(CertifiedKey::new(vec![certificate.der().clone()], signer)),
         })

@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 /// A reading of a clock that only goes forward; the zero is anywhere.
-pub type Moment = Duration;
+pub(super) type Moment = Duration;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {

@@ -1,0 +1,222 @@
+//! A server of the InterruptionWatcher contract whose `Replay` does what its body says, and callers for it.
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use proto::interruptionwatcher::v1::{
+    GetStatsRequest, GetStatsResponse, ListEventsRequest, ListEventsResponse, ReplayRequest, ReplayResponse,
+    interruption_watcher_client::InterruptionWatcherClient,
+    interruption_watcher_server::{self, InterruptionWatcher, InterruptionWatcherServer},
+};
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Response, Status};
+
+use crate::{
+    Metrics, Readiness, Service,
+    grpc::{
+        Access, Caller, Current, GrpcServer, Humans, Methods, Outgoing, Peers, Subject, TokenFile,
+        discovery::{LeaderIndex, TrustIndex},
+        published::Replica,
+        tls::Issued,
+    },
+    testing::{Asked, Reply, api_server},
+};
+
+pub(super) const CALLEE: Service = Service::InterruptionWatcher;
+const NAMESPACE: &str = "kube-system";
+
+pub(super) struct Handler {
+    pub(super) onward: Option<Caller>,
+}
+
+#[tonic::async_trait]
+impl InterruptionWatcher for Handler {
+    async fn list_events(&self, _: Request<ListEventsRequest>) -> Result<Response<ListEventsResponse>, Status> {
+        Ok(Response::new(Default::default()))
+    }
+
+    async fn get_stats(&self, _: Request<GetStatsRequest>) -> Result<Response<GetStatsResponse>, Status> {
+        Ok(Response::new(Default::default()))
+    }
+
+    async fn replay(&self, request: Request<ReplayRequest>) -> Result<Response<ReplayResponse>, Status> {
+        let explanation = match request.get_ref().body.as_str() {
+            "sleep" => {
+                tokio::time::sleep(Duration::from_secs(3600)).await;
+                String::new()
+            }
+            "panic" => panic!("as asked"),
+            "caller" => crate::grpc::caller(&request).to_string(),
+            "request id" => crate::grpc::current_request_id().unwrap_or_default(),
+            "trace id" => crate::trace::current_trace_id().unwrap_or_default(),
+            "trace id and onward" => {
+                let caller = self.onward.clone().expect("the test gave one");
+                let further = ask(caller, "trace id").await?;
+                format!("{} {further}", crate::trace::current_trace_id().unwrap_or_default())
+            }
+            "request id of the next" => ask(self.onward.clone().expect("the test gave one"), "request id").await?,
+            other => return Err(crate::grpc::errors::not_found("answer to", other)),
+        };
+        Ok(Response::new(ReplayResponse { explanation, ..ReplayResponse::default() }))
+    }
+}
+
+pub(super) async fn ask(caller: Caller, body: &str) -> Result<String, Status> {
+    let request = ReplayRequest { body: body.to_owned() };
+    Ok(InterruptionWatcherClient::new(caller).replay(request).await?.into_inner().explanation)
+}
+
+pub(super) fn access() -> Access {
+    let name = interruption_watcher_server::SERVICE_NAME;
+    Access::new()
+        .allow(name, "ListEvents", &[Service::Provisioner], Humans::Read)
+        .allow(name, "GetStats", &[Service::Termination], Humans::No)
+        .allow(name, "Replay", &[Service::Provisioner], Humans::Granted)
+}
+
+/// Tokens are `ns/account` or a plain user; the user `granted` has every grant. Counts what it is asked.
+#[derive(Clone, Default)]
+pub(super) struct Reviews {
+    pub(super) tokens: Arc<AtomicUsize>,
+    pub(super) grants: Arc<Mutex<Vec<serde_json::Value>>>,
+    pub(super) away: Arc<std::sync::atomic::AtomicBool>,
+}
+
+impl Reviews {
+    pub(super) fn client(&self) -> kube::Client {
+        let reviews = self.clone();
+        api_server(move |asked| reviews.answer(&asked))
+    }
+
+    fn answer(&self, asked: &Asked) -> Reply {
+        if self.away.load(Ordering::SeqCst) {
+            return Reply::Broken;
+        }
+        let mut review = asked.body.clone();
+        if asked.target.contains("tokenreviews") {
+            self.tokens.fetch_add(1, Ordering::SeqCst);
+            assert_eq!(review["spec"]["audiences"], json!(["rpc.karpenter.sh"]));
+            let token = review["spec"]["token"].as_str().unwrap().to_owned();
+            review["status"] = match token.split_once('/') {
+                _ if token == "bad" => json!({ "authenticated": false, "error": "token has expired" }),
+                _ if token == "other-audience" => {
+                    json!({ "authenticated": true, "audiences": ["https://kubernetes"], "user": { "username": "x" } })
+                }
+                Some((namespace, account)) => json!({
+                    "authenticated": true, "audiences": ["rpc.karpenter.sh"],
+                    "user": { "username": format!("system:serviceaccount:{namespace}:{account}"), "groups": ["g"] }
+                }),
+                None => json!({
+                    "authenticated": true, "audiences": ["rpc.karpenter.sh"],
+                    "user": { "username": token, "groups": ["people"] }
+                }),
+            };
+        } else {
+            self.grants.lock().unwrap().push(review["spec"].clone());
+            review["status"] = json!({ "allowed": review["spec"]["user"] == "granted" });
+        }
+        Reply::Json(201, review)
+    }
+}
+
+pub(super) fn subject(addr: SocketAddr) -> Subject {
+    Subject { service: CALLEE, namespace: NAMESPACE.to_owned(), advertised: addr }
+}
+
+/// A running server. Stops when dropped.
+pub(super) struct Running {
+    pub(super) addr: SocketAddr,
+    pub(super) current: Current,
+    pub(super) issued: Issued,
+    pub(super) metrics: Metrics,
+    pub(super) readiness: Readiness,
+    pub(super) stop: CancellationToken,
+    pub(super) reviews: Reviews,
+    pub(super) task: tokio::task::JoinHandle<anyhow::Result<()>>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+pub(super) async fn serve(onward: Option<Caller>) -> Running {
+    serve_with(onward, SystemTime::now(), |server| server).await
+}
+
+#[allow(clippy::disallowed_methods, reason = "the test holds the handle")]
+pub(super) async fn serve_with(
+    onward: Option<Caller>,
+    issued_at: SystemTime,
+    adjust: impl FnOnce(GrpcServer) -> GrpcServer,
+) -> Running {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let issued = subject(addr).issue(issued_at, Duration::from_secs(3600)).unwrap();
+    let current = Current::new(&issued);
+    let (metrics, readiness, stop, reviews) =
+        (Metrics::new(CALLEE), Readiness::default(), CancellationToken::new(), Reviews::default());
+    let server = adjust(GrpcServer::new(access()).add_service(InterruptionWatcherServer::new(Handler { onward })));
+    let assembled = server.assemble(CALLEE, NAMESPACE, &metrics, Some(reviews.client())).unwrap();
+    let tls = current.server_config().unwrap();
+    let drain = Duration::from_secs(5);
+    let task = tokio::spawn(assembled.serve(listener, Some(tls), readiness.clone(), stop.clone(), drain));
+    Running { addr, current, issued, metrics, readiness, stop, reviews, task }
+}
+
+/// Callers with their own metrics and a token file.
+pub(super) struct Calling {
+    pub(super) peers: Peers,
+    pub(super) trust: TrustIndex,
+    pub(super) leader: LeaderIndex,
+    pub(super) metrics: Metrics,
+    token: PathBuf,
+}
+
+impl Drop for Calling {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.token);
+    }
+}
+
+impl Calling {
+    pub(super) fn to(servers: &[(&str, &Running)], token: &str) -> Self {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::SeqCst);
+        let path = std::env::temp_dir().join(format!("karpenter-grpc-{}-{number}", std::process::id()));
+        std::fs::write(&path, token).unwrap();
+        let metrics = Metrics::new(Service::Provisioner);
+        let outgoing = Outgoing {
+            token: Some(Arc::new(TokenFile::new(&path))),
+            families: metrics.rpc_client.clone(),
+            methods: Arc::new(Methods::read(&[proto::FILE_DESCRIPTOR_SET]).unwrap()),
+        };
+        let lease = CALLEE.lease("karpenter");
+        let (peers, trust, leader) = Peers::new(CALLEE, NAMESPACE, lease, true, outgoing);
+        let calling = Self { peers, trust, leader, metrics, token: path };
+        calling.publish(servers);
+        calling
+    }
+
+    pub(super) fn publish(&self, servers: &[(&str, &Running)]) {
+        let published = servers.iter().map(|(name, server)| {
+            let replica = Replica { addr: server.addr, certificates: vec![server.issued.certificate()] };
+            ((*name).to_owned(), replica)
+        });
+        self.trust.set(published.collect::<BTreeMap<_, _>>());
+    }
+}
+
+/// A token that the scripted API server takes for the provisioner's.
+pub(super) const PROVISIONER: &str = "kube-system/karpenter-provisioner";

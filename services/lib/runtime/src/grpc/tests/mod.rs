@@ -1,0 +1,6 @@
+//! Real servers and callers in one process: TLS on both sides, a scripted API server for token and grant reviews.
+
+mod calls;
+mod fixture;
+mod guarding;
+mod trusting;

@@ -1,0 +1,120 @@
+//! Which server a caller talks to, and which it refuses to.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, SystemTime},
+};
+
+use tonic::Code;
+
+use super::fixture::{Calling, PROVISIONER, ask, serve, serve_with, subject};
+use crate::grpc::{errors, published::Replica};
+
+#[tokio::test]
+async fn a_server_with_another_certificate_than_the_published_one_is_refused() {
+    let (server, other) = (serve(None).await, serve(None).await);
+    let calling = Calling::to(&[], PROVISIONER);
+    let impostor = Replica { addr: server.addr, certificates: vec![other.issued.certificate()] };
+    calling.trust.set(BTreeMap::from([("w-1".to_owned(), impostor)]));
+    let refused = ask(calling.peers.any(), "caller").await.unwrap_err();
+    assert_eq!((refused.code(), errors::reason(&refused).as_deref()), (Code::Unavailable, Some("UNREACHABLE")));
+    assert!(refused.message().contains("not one that it has published"), "{refused}");
+}
+
+#[tokio::test]
+async fn an_expired_certificate_is_refused_even_when_published() {
+    let server = serve_with(None, SystemTime::now() - Duration::from_secs(7200), |server| server).await;
+    let calling = Calling::to(&[("w-1", &server)], PROVISIONER);
+    let refused = ask(calling.peers.any(), "caller").await.unwrap_err();
+    assert_eq!(refused.code(), Code::Unavailable);
+    assert!(refused.message().to_lowercase().contains("expired"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_renewal_fails_no_call_whether_its_connection_is_old_or_new() {
+    let server = serve(None).await;
+    let old = Calling::to(&[("w-1", &server)], PROVISIONER);
+    ask(old.peers.any(), "caller").await.unwrap();
+
+    let renewed = subject(server.addr).issue(SystemTime::now(), Duration::from_secs(3600)).unwrap();
+    let both = vec![server.issued.certificate(), renewed.certificate()];
+    let replica = |certificates| BTreeMap::from([("w-1".to_owned(), Replica { addr: server.addr, certificates })]);
+    let new = Calling::to(&[], PROVISIONER);
+    for calling in [&old, &new] {
+        calling.trust.set(replica(both.clone()));
+    }
+    ask(new.peers.any(), "caller").await.expect("still shows the first");
+    server.current.replace(&renewed);
+    ask(old.peers.any(), "caller").await.expect("a connection that stands is not touched");
+    let fresh = Calling::to(&[], PROVISIONER);
+    fresh.trust.set(replica(both));
+    ask(fresh.peers.any(), "caller").await.expect("a new connection gets the renewed one");
+    for calling in [&old, &new, &fresh] {
+        calling.trust.set(replica(vec![renewed.certificate()]));
+        ask(calling.peers.any(), "caller").await.unwrap();
+    }
+    let late = Calling::to(&[("w-1", &server)], PROVISIONER);
+    assert_eq!(ask(late.peers.any(), "caller").await.unwrap_err().code(), Code::Unavailable, "the first is no more");
+}
+
+#[tokio::test]
+async fn nobody_there_is_said_with_the_place_that_was_looked_at() {
+    let calling = Calling::to(&[], PROVISIONER);
+    let missing = ask(calling.peers.any(), "caller").await.unwrap_err();
+    assert_eq!((missing.code(), errors::reason(&missing).as_deref()), (Code::Unavailable, Some("NO_REPLICA")));
+    assert_eq!(
+        missing.message(),
+        "no replica of interruption-watcher has published a certificate in ConfigMap \
+         kube-system/karpenter-interruption-watcher-trust; is it running?"
+    );
+}
+
+#[tokio::test]
+async fn calls_go_round_all_replicas_and_past_those_that_are_gone() {
+    let (a, b, mut gone) = (serve(None).await, serve(None).await, serve(None).await);
+    gone.stop.cancel();
+    (&mut gone.task).await.unwrap().unwrap();
+    let calling = Calling::to(&[("a", &a), ("b", &b), ("gone", &gone)], PROVISIONER);
+    for _ in 0..12 {
+        ask(calling.peers.any(), "caller").await.expect("a replica that cannot be reached costs no call");
+    }
+    let handled = |running: &super::fixture::Running| {
+        let text = running.metrics.prometheus_text();
+        let line = text.lines().find(|line| line.starts_with("grpc_server_handled_total{")).unwrap().to_owned();
+        line.rsplit(' ').next().unwrap().parse::<u32>().unwrap()
+    };
+    assert!(handled(&a) >= 3 && handled(&b) >= 3, "{} {}", handled(&a), handled(&b));
+    assert_eq!(handled(&a) + handled(&b), 12);
+}
+
+#[tokio::test]
+async fn the_leader_or_a_named_replica_is_asked_and_nobody_else() {
+    let (a, b) = (serve(None).await, serve(None).await);
+    let calling = Calling::to(&[("a", &a), ("b", &b)], PROVISIONER);
+    let nobody = ask(calling.peers.leader(), "caller").await.unwrap_err();
+    assert_eq!(errors::reason(&nobody).as_deref(), Some("NO_LEADER"));
+    assert!(nobody.message().contains("kube-system/karpenter-interruption-watcher"), "{nobody}");
+
+    calling.leader.set(Some("b".to_owned()));
+    for _ in 0..4 {
+        ask(calling.peers.leader(), "caller").await.unwrap();
+    }
+    ask(calling.peers.replica("a"), "caller").await.unwrap();
+    let count = |running: &super::fixture::Running| running.metrics.prometheus_text().contains("grpc_code=\"OK\"} 4");
+    assert!(count(&b) && !count(&a));
+    calling.leader.set(Some("c".to_owned()));
+    let unknown = ask(calling.peers.leader(), "caller").await.unwrap_err();
+    assert_eq!(errors::reason(&unknown).as_deref(), Some("NO_SUCH_REPLICA"));
+}
+
+#[tokio::test]
+async fn a_replica_that_was_restarted_elsewhere_is_found_again() {
+    let first = serve(None).await;
+    let calling = Calling::to(&[("w-1", &first)], PROVISIONER);
+    ask(calling.peers.any(), "caller").await.unwrap();
+    let second = serve(None).await;
+    first.stop.cancel();
+    calling.publish(&[("w-1", &second)]);
+    ask(calling.peers.any(), "caller").await.unwrap();
+    assert_eq!(calling.peers.replicas(), ["w-1"]);
+}

@@ -1,0 +1,180 @@
+//! The elector against a Lease that behaves like the API server's: versions, conflicts, and silence when it is away.
+
+use std::sync::{
+    Mutex,
+    atomic::{AtomicBool, Ordering},
+};
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    Service,
+    testing::{Asked, Reply, api_server},
+};
+
+#[derive(Default)]
+struct Store {
+    lease: Option<Value>,
+    versions: u64,
+}
+
+impl Store {
+    fn answer(&mut self, asked: Asked) -> Reply {
+        let mut write = |mut lease: Value, lease_slot: &mut Option<Value>| {
+            self.versions += 1;
+            lease["metadata"]["resourceVersion"] = json!(self.versions.to_string());
+            *lease_slot = Some(lease.clone());
+            Reply::Json(200, lease)
+        };
+        match (asked.method, &mut self.lease) {
+            (Method::GET, None) => Reply::error(404, "NotFound"),
+            (Method::GET, Some(lease)) => Reply::Json(200, lease.clone()),
+            (Method::POST, Some(_)) => Reply::error(409, "AlreadyExists"),
+            (Method::POST, slot @ None) => write(asked.body, slot),
+            (Method::PUT, slot @ Some(_)) => {
+                let live = slot.as_ref().map(|lease| lease["metadata"]["resourceVersion"].clone());
+                if live.as_ref() != Some(&asked.body["metadata"]["resourceVersion"]) {
+                    return Reply::error(409, "Conflict");
+                }
+                write(asked.body, slot)
+            }
+            (method, _) => panic!("unexpected {method} {}", asked.target),
+        }
+    }
+}
+
+struct Replica {
+    leadership: Leadership,
+    stop: CancellationToken,
+    away: Arc<AtomicBool>,
+    task: tokio::task::JoinHandle<anyhow::Result<()>>,
+}
+
+#[allow(clippy::disallowed_methods, reason = "the test holds the handle")]
+fn replica(name: &str, store: &Arc<Mutex<Store>>) -> Replica {
+    let away = Arc::new(AtomicBool::new(false));
+    let (store, cut) = (store.clone(), away.clone());
+    let client = api_server(move |asked| match cut.load(Ordering::SeqCst) {
+        true => Reply::Silence,
+        false => store.lock().unwrap().answer(asked),
+    });
+    let metrics = Metrics::new(Service::Provisioner);
+    let (elector, leadership) = Elector::new(client, "kube-system", "karpenter-provisioner", name, Timing::default(), metrics);
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(elector.run(stop.clone()));
+    Replica { leadership, stop, away, task }
+}
+
+fn holder(store: &Mutex<Store>) -> String {
+    let store = store.lock().unwrap();
+    store.lease.as_ref().map(|lease| lease["spec"]["holderIdentity"].as_str().unwrap().to_owned()).unwrap_or_default()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clean_stop_hands_the_lease_over_within_one_retry() {
+    let store = Arc::new(Mutex::new(Store::default()));
+    let mut a = replica("a", &store);
+    drop(a.leadership.term().await);
+    let mut b = replica("b", &store);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(a.leadership.is_leader() && !b.leadership.is_leader());
+
+    let stopped = Instant::now();
+    a.stop.cancel();
+    let term = b.leadership.term().await;
+    assert!(stopped.elapsed() < Duration::from_secs(3), "{:?}", stopped.elapsed());
+    assert!(!a.leadership.is_leader() && !term.lost().is_cancelled());
+    assert_eq!(holder(&store), "b");
+    a.task.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_cut_off_from_the_api_stops_before_another_begins_and_follows_when_it_is_back() {
+    let store = Arc::new(Mutex::new(Store::default()));
+    let mut a = replica("a", &store);
+    let lost = a.leadership.term().await.lost();
+    let mut b = replica("b", &store);
+    tokio::time::sleep(Duration::from_secs(30)).await;
+
+    let cut = Instant::now();
+    a.away.store(true, Ordering::SeqCst);
+    lost.cancelled().await;
+    let lost_after = cut.elapsed();
+    assert!(lost_after <= Duration::from_secs(10), "{lost_after:?}");
+    assert!(!a.leadership.is_leader() && !b.leadership.is_leader(), "a gap, never an overlap");
+    drop(b.leadership.term().await);
+    let taken_after = cut.elapsed();
+    assert!(taken_after > lost_after && taken_after < Duration::from_secs(25), "{taken_after:?}");
+
+    a.away.store(false, Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(b.leadership.is_leader() && !a.leadership.is_leader());
+    assert!(!a.task.is_finished(), "it stays as a follower");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lease_is_not_given_back_while_the_leaders_work_goes_on() {
+    let store = Arc::new(Mutex::new(Store::default()));
+    let mut a = replica("a", &store);
+    let term = a.leadership.term().await;
+    a.stop.cancel();
+    term.lost().cancelled().await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(holder(&store), "a");
+    drop(term);
+    a.task.await.unwrap().unwrap();
+    assert_eq!(holder(&store), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_runs_once_in_every_term_and_is_told_when_its_term_ends() {
+    let store = Arc::new(Mutex::new(Store::default()));
+    let a = replica("a", &store);
+    let (terms, stop) = (Arc::new(Mutex::new(Vec::new())), CancellationToken::new());
+    let log = terms.clone();
+    let work = a.leadership.clone().lead(stop.clone(), move |lost| {
+        let log = log.clone();
+        async move {
+            log.lock().unwrap().push("begins");
+            lost.cancelled().await;
+            log.lock().unwrap().push("ends");
+            Ok(())
+        }
+    });
+    let script = async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        a.away.store(true, Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        a.away.store(false, Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        stop.cancel();
+        a.stop.cancel();
+    };
+    let (worked, ()) = tokio::join!(work, script);
+    worked.unwrap();
+    assert_eq!(*terms.lock().unwrap(), ["begins", "ends", "begins", "ends"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_of_leadership_are_told_to_whoever_waits() {
+    let store = Arc::new(Mutex::new(Store::default()));
+    let mut a = replica("a", &store);
+    assert!(a.leadership.changed().await);
+    a.away.store(true, Ordering::SeqCst);
+    assert!(!a.leadership.changed().await);
+    a.away.store(false, Ordering::SeqCst);
+    assert!(a.leadership.changed().await);
+}
+
+#[tokio::test]
+async fn without_election_the_replica_leads_until_it_stops() {
+    let stop = CancellationToken::new();
+    let mut alone = Leadership::always(&stop);
+    let term = alone.term().await;
+    assert!(alone.is_leader());
+    stop.cancel();
+    term.lost().cancelled().await;
+    assert!(!alone.is_leader());
+}

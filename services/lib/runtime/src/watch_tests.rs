@@ -1,0 +1,163 @@
+//! Watches against a scripted API server: what a real one does only under stress.
+
+use std::sync::{
+    Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::*;
+use crate::{
+    Readiness, Service,
+    testing::{Asked, Reply, api_server},
+};
+
+fn pod(name: &str, version: u64) -> Value {
+    json!({
+        "metadata": {
+            "name": name, "namespace": "default", "resourceVersion": version.to_string(),
+            "managedFields": [{ "manager": "kubectl" }],
+        },
+        "spec": { "containers": [] },
+    })
+}
+
+fn malformed(name: &str) -> Value {
+    json!({ "metadata": { "name": name, "namespace": "default" }, "spec": { "containers": "not a list" } })
+}
+
+fn list(version: u64, items: Vec<Value>) -> Reply {
+    Reply::Json(200, json!({ "metadata": { "resourceVersion": version.to_string() }, "items": items }))
+}
+
+fn event(kind: &str, object: Value) -> Value {
+    let mut object = object;
+    object["apiVersion"] = json!("v1");
+    object["kind"] = json!("Pod");
+    json!({ "type": kind, "object": object })
+}
+
+fn names(pods: &[Arc<Pod>]) -> Vec<String> {
+    pods.iter().map(|pod| pod.name_any()).collect()
+}
+
+/// Every change as a word, for comparison.
+#[derive(Clone)]
+struct Log(mpsc::Sender<String>);
+
+impl Index<Pod> for Log {
+    async fn change(&mut self, change: Change<Pod>) {
+        let text = match change {
+            Change::Applied(pod) => {
+                assert!(pod.metadata.managed_fields.is_none(), "managed fields only cost memory");
+                format!("+{}", pod.name_any())
+            }
+            Change::Deleted(pod) => format!("-{}", pod.name_any()),
+            Change::Reset(pods) => format!("={}", names(&pods).join(",")),
+        };
+        self.0.send(text).await.unwrap();
+    }
+}
+
+struct Run {
+    changes: mpsc::Receiver<String>,
+    metrics: Metrics,
+    readiness: Readiness,
+    stop: CancellationToken,
+    task: tokio::task::JoinHandle<anyhow::Result<()>>,
+}
+
+#[allow(clippy::disallowed_methods, reason = "the test holds the handle")]
+fn run(script: impl Fn(Asked) -> Reply + Send + Sync + 'static) -> Run {
+    let (sender, changes) = mpsc::channel(64);
+    let metrics = Metrics::new(Service::Provisioner);
+    let readiness = Readiness::default();
+    let synced = readiness.check("pods", "first list");
+    let stop = CancellationToken::new();
+    let watch = Watch::<Pod>::all(api_server(script));
+    let task = tokio::spawn(watch.run(Log(sender), metrics.clone(), synced, stop.clone()));
+    Run { changes, metrics, readiness, stop, task }
+}
+
+#[tokio::test(start_paused = true)]
+async fn malformed_objects_are_counted_and_left_out_and_the_others_go_on() {
+    let mut run = run(|asked| {
+        if asked.target.contains("watch=true") {
+            return Reply::OpenAfter(vec![
+                event("ADDED", malformed("bad-2")),
+                event("MODIFIED", malformed("bad-2")),
+                event("ADDED", pod("c", 12)),
+                event("DELETED", pod("a", 13)),
+            ]);
+        }
+        list(10, vec![pod("a", 1), malformed("bad-1"), pod("b", 2)])
+    });
+    assert!(!run.readiness.is_ready());
+    assert_eq!(run.changes.recv().await.unwrap(), "=a,b");
+    assert_eq!(run.changes.recv().await.unwrap(), "+c");
+    assert_eq!(run.changes.recv().await.unwrap(), "-a");
+    assert!(run.readiness.is_ready());
+    let text = run.metrics.prometheus_text();
+    assert!(text.contains("karpenter_watch_malformed_objects_total{kind=\"Pod\"} 3"), "{text}");
+    run.stop.cancel();
+    run.task.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expired_resource_version_leads_to_a_new_list_in_one_piece() {
+    let lists = AtomicUsize::new(0);
+    let mut run = run(move |asked| {
+        if !asked.target.contains("watch=true") {
+            return match lists.fetch_add(1, Ordering::SeqCst) {
+                0 => list(10, vec![pod("a", 1), pod("b", 2)]),
+                _ => list(20, vec![pod("b", 15), pod("c", 16)]),
+            };
+        }
+        if asked.target.contains("resourceVersion=10") {
+            let gone = json!({ "kind": "Status", "status": "Failure", "reason": "Expired", "message": "too old", "code": 410 });
+            return Reply::Lines(vec![json!({ "type": "ERROR", "object": gone })]);
+        }
+        Reply::OpenAfter(vec![])
+    });
+    assert_eq!(run.changes.recv().await.unwrap(), "=a,b");
+    assert_eq!(run.changes.recv().await.unwrap(), "=b,c");
+    assert!(run.metrics.prometheus_text().contains("karpenter_watch_errors_total{kind=\"Pod\"} 1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_away_for_a_minute_is_not_pestered_and_noticed_soon_after_its_return() {
+    let asked = Arc::new(Mutex::new(Vec::<Instant>::new()));
+    let (log, began) = (asked.clone(), Instant::now());
+    let minute = Duration::from_secs(60);
+    let mut run = run(move |request| {
+        log.lock().unwrap().push(Instant::now());
+        match began.elapsed() < minute {
+            true => Reply::Broken,
+            false if request.target.contains("watch=true") => Reply::OpenAfter(vec![]),
+            false => list(1, vec![pod("a", 1)]),
+        }
+    });
+    assert_eq!(run.changes.recv().await.unwrap(), "=a");
+    let took = began.elapsed();
+    assert!(took < minute + Duration::from_secs(11), "noticed after {took:?}");
+    let tries = asked.lock().unwrap().len();
+    assert!((6..60).contains(&tries), "{tries} tries in a minute");
+    assert!(!run.task.is_finished());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_watch_feeds_several_indexes_in_the_same_order() {
+    let (left, mut seen_left) = mpsc::channel(8);
+    let (right, mut seen_right) = mpsc::channel(8);
+    let mut both = (Log(left), Log(right));
+    both.change(Change::Reset(vec![])).await;
+    let object: Pod = serde_json::from_value(pod("a", 1)).unwrap();
+    let object = Arc::new(Pod { metadata: kube::api::ObjectMeta { managed_fields: None, ..object.metadata }, ..object });
+    both.change(Change::Applied(object)).await;
+    for seen in [&mut seen_left, &mut seen_right] {
+        assert_eq!((seen.recv().await.unwrap(), seen.recv().await.unwrap()), ("=".to_owned(), "+a".to_owned()));
+    }
+}
