@@ -16,6 +16,7 @@
 pub mod amount;
 pub mod capacitybuffer;
 pub mod conditions;
+pub mod convert;
 pub mod crd;
 pub mod disruption;
 pub mod ec2nodeclass;

@@ -75,8 +75,14 @@ pub enum Refusal {
     TooManyNew(usize),
     NotCheaper,
     SpotToSpotDisabled,
-    TooFewSpotTypes { found: usize },
-    MinValues { key: String },
+    TooFewSpotTypes {
+        found: usize,
+    },
+    MinValues {
+        key: String,
+    },
+    /// The pool's `Balanced` policy: too much disturbance for the savings.
+    NotWorthIt,
 }
 
 impl fmt::Display for Refusal {
@@ -96,6 +102,7 @@ impl fmt::Display for Refusal {
                 f,
                 "only {found} cheaper spot types could replace it, and {SPOT_TO_SPOT_TYPES} are needed to not replace it soon again"
             ),
+            Self::NotWorthIt => f.write_str("the savings are not worth the disturbance (policy Balanced)"),
             Self::MinValues { key } => write!(f, "too few values of {key} would remain among cheaper types"),
         }
     }

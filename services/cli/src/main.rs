@@ -1,0 +1,39 @@
+//! The command line: which sub-command, and what its failure means to the shell.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Ask the autoscaler.
+#[derive(Parser)]
+#[command(name = "kubectl-karpenter", bin_name = "kubectl karpenter", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Plan nodes for workloads in manifests, without a cluster
+    Plan(cli::plan::Args),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Plan(args) => cli::plan::run(&args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("kubectl-karpenter: {error:#}");
+            // 2: the input is wrong; 1: anything else.
+            ExitCode::from(if error.is::<cli::manifest::InputError>() { 2 } else { 1 })
+        }
+    }
+}
+
+/// `… | head` is no failure.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
+}

@@ -1,0 +1,71 @@
+//! Reading of Kubernetes manifests: YAML and JSON, many documents a file, many files a directory, `kind: List`, standard
+//! input. What comes out is typed and remembers where it stood, so that an error found later still names file and line.
+//!
+//! Only reading. Defaults that a cluster would fill in are [`crate::cluster`]'s.
+
+mod defaults;
+mod document;
+mod error;
+mod locate;
+mod objects;
+mod sources;
+mod stream;
+
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod tests;
+
+pub use error::InputError;
+pub use objects::{Named, Objects};
+pub use sources::{Origin, Sources};
+
+use std::path::Path;
+
+/// Everything that the paths hold. `-` is standard input. Kinds that are not understood are passed to `ignored`, one
+/// line each.
+pub fn read(paths: &[String], ignored: &mut dyn FnMut(String)) -> Result<(Objects, Sources), InputError> {
+    let mut sources = Sources::default();
+    let mut objects = Objects::default();
+    for path in paths {
+        if path == "-" {
+            let text = std::io::read_to_string(std::io::stdin())
+                .map_err(|error| InputError::of_file("standard input", error))?;
+            let source = sources.add("(standard input)", Some(text.clone()));
+            document::read_text(&text, source, &sources, &mut objects, ignored)?;
+            continue;
+        }
+        for file in files_of(path)? {
+            let text = std::fs::read_to_string(&file).map_err(|error| InputError::of_file(&file, error))?;
+            let source = sources.add(&file, None);
+            document::read_text(&text, source, &sources, &mut objects, ignored)?;
+        }
+    }
+    Ok((objects, sources))
+}
+
+/// A file as it is; of a directory everything that is YAML or JSON, at any depth, in order of the names.
+fn files_of(path: &str) -> Result<Vec<String>, InputError> {
+    let about = std::fs::metadata(path).map_err(|error| InputError::of_file(path, error))?;
+    if !about.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut found = Vec::new();
+    let mut open = vec![Path::new(path).to_owned()];
+    while let Some(directory) = open.pop() {
+        let shown = directory.display().to_string();
+        let entries = std::fs::read_dir(&directory).map_err(|error| InputError::of_file(&shown, error))?;
+        for entry in entries {
+            let entry = entry.map_err(|error| InputError::of_file(&shown, error))?;
+            let file = entry.path();
+            let extension = file.extension().and_then(|e| e.to_str()).unwrap_or_default();
+            if file.is_dir() {
+                open.push(file);
+            } else if matches!(extension, "yaml" | "yml" | "json") {
+                found.push(file.display().to_string());
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}

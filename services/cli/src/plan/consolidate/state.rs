@@ -1,0 +1,239 @@
+//! The cluster as commands leave it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use model::labels;
+use model::node::{Node, NodeState};
+use model::pod::Pod;
+use model::pool::ClusterInput;
+use model::price::MicroDollars;
+use model::quantity::Quantity;
+use model::resources::{HUGE_PAGES_PREFIX, MEMORY, Resources};
+use policy::consolidation::{COST_UNIT, Candidate};
+use solver::{NewNode, Plan, Snapshot};
+
+use super::launch::options_of;
+use super::{Rest, price_in};
+use crate::plan::answer::Blocked;
+
+pub(super) struct State {
+    pub(super) input: ClusterInput,
+    /// Index of each pod in the input's list.
+    index: BTreeMap<String, usize>,
+}
+
+impl State {
+    /// The input with the plan carried out.
+    pub(super) fn new(input: ClusterInput, plan: &Plan) -> Self {
+        let index = input.pods.iter().enumerate().map(|(i, pod)| (pod.key(), i)).collect();
+        let mut state = Self { input, index };
+        for (number, node) in plan.new_nodes.iter().enumerate() {
+            let name = state.launch(node, number);
+            for pod in &node.pods {
+                state.bind(&pod.to_string(), &name);
+            }
+        }
+        for existing in &plan.existing {
+            for pod in &existing.pods {
+                state.bind(&pod.to_string(), &existing.node);
+            }
+        }
+        state
+    }
+
+    fn bind(&mut self, pod: &str, node: &Arc<str>) {
+        if let Some(&index) = self.index.get(pod) {
+            self.input.pods[index].node = Some(Arc::clone(node));
+        }
+    }
+
+    pub(super) fn snapshot(&self) -> Snapshot {
+        Snapshot::build(self.input.clone())
+    }
+
+    pub(super) fn is_pending(&self, namespace: &str, name: &str) -> bool {
+        let index = self.index.get(&format!("{namespace}/{name}"));
+        index.is_some_and(|&i| self.input.pods[i].node.is_none())
+    }
+
+    pub(super) fn node_of(&self, pod: &str) -> Option<Arc<str>> {
+        self.index.get(pod).and_then(|&i| self.input.pods[i].node.clone())
+    }
+
+    /// What all nodes of ours cost an hour.
+    pub(super) fn hourly(&self) -> MicroDollars {
+        self.input.nodes.iter().filter(|n| n.managed()).filter_map(|n| price_in(&self.input, n)).sum()
+    }
+
+    pub(super) fn price_of(&self, node: &str) -> MicroDollars {
+        let found = self.input.nodes.iter().find(|n| *n.name == *node);
+        found.and_then(|n| price_in(&self.input, n)).unwrap_or(MicroDollars::ZERO)
+    }
+
+    /// Brings up a node, without pods. Its reservation, if it has one, is used up by one.
+    pub(super) fn launch(&mut self, node: &NewNode, number: usize) -> Arc<str> {
+        let name: Arc<str> = Arc::from(format!("new-{number}"));
+        let launched = launched(node, &name, &self.input);
+        self.input.nodes.extend(launched);
+        if let Some(id) = &node.launch.reservation {
+            for pool in &mut self.input.pools {
+                for kind in Arc::make_mut(&mut pool.instance_types) {
+                    for offering in &mut kind.offerings {
+                        if let Some(reservation) = offering.reservation.as_mut().filter(|r| r.id == *id) {
+                            reservation.capacity = reservation.capacity.saturating_sub(1);
+                        }
+                    }
+                }
+            }
+        }
+        name
+    }
+
+    /// Takes nodes away. Their pods go to where `targets` says; daemons and the like go with their node. Returns the pods that
+    /// moved, and from where.
+    pub(super) fn remove(
+        &mut self,
+        nodes: &[Arc<str>],
+        targets: &BTreeMap<String, Arc<str>>,
+    ) -> Vec<(String, Arc<str>)> {
+        let gone: BTreeSet<&Arc<str>> = nodes.iter().collect();
+        let mut moved = Vec::new();
+        let mut dropped = false;
+        self.input.pods.retain_mut(|pod: &mut Pod| {
+            let Some(from) = pod.node.clone().filter(|node| gone.contains(node)) else { return true };
+            let key = pod.key();
+            match targets.get(&key) {
+                Some(to) => {
+                    pod.node = Some(Arc::clone(to));
+                    moved.push((key, from));
+                    true
+                }
+                None => {
+                    dropped = true;
+                    false
+                }
+            }
+        });
+        if dropped {
+            self.index = self.input.pods.iter().enumerate().map(|(i, pod)| (pod.key(), i)).collect();
+        }
+        self.input.nodes.retain(|node| !gone.contains(&node.name));
+        moved
+    }
+}
+
+fn launched(node: &NewNode, name: &Arc<str>, input: &ClusterInput) -> Option<Node> {
+    let pool = input.pools.iter().find(|p| p.name == node.pool)?;
+    let kind = options_of(pool, &node.launch.instance_type)?;
+    let mut own = pool.labels.clone();
+    own.extend(node.requirements.labels());
+    own.extend(kind.requirements.labels());
+    own.extend(pool.node_class_label.clone());
+    let offering = kind.offerings.iter().find(|o| {
+        o.zone == node.launch.zone
+            && o.capacity_type == node.launch.capacity_type
+            && o.reservation.as_ref().map(|r| &r.id) == node.launch.reservation.as_ref()
+    });
+    let mut put = |key: &str, value: &str| {
+        own.insert(key.to_owned(), value.to_owned());
+    };
+    put(labels::NODEPOOL, &node.pool);
+    put(labels::HOSTNAME, name);
+    put(labels::INSTANCE_TYPE, &node.launch.instance_type);
+    put(labels::ZONE, &node.launch.zone);
+    put(labels::CAPACITY_TYPE, node.launch.capacity_type.as_str());
+    put(labels::REGISTERED, labels::TRUE);
+    put(labels::INITIALIZED, labels::TRUE);
+    if let Some(id) = offering.and_then(|o| o.zone_id.as_deref()) {
+        put(labels::ZONE_ID, id);
+    }
+    if let Some(id) = &node.launch.reservation {
+        put(labels::CAPACITY_RESERVATION_ID, id);
+    }
+    Some(Node {
+        name: Arc::clone(name),
+        claim: Some(Arc::clone(name)),
+        pool: Some(Arc::clone(&node.pool)),
+        labels: own,
+        taints: pool.taints.clone(),
+        startup_taints: Vec::new(),
+        allocatable: allocatable(&kind.capacity, &kind.overhead),
+        capacity: kind.capacity.clone(),
+        state: NodeState::Ready,
+        registered: true,
+        initialized: true,
+        nominated: false,
+        settling: false,
+        csi_limits: BTreeMap::new(),
+    })
+}
+
+/// Capacity less overhead, and memory less what is set aside as huge pages; never negative.
+fn allocatable(capacity: &Resources, overhead: &Resources) -> Resources {
+    let mut free = capacity.clone();
+    free.sub(overhead);
+    let huge: Quantity =
+        capacity.iter().filter(|(name, _)| name.starts_with(HUGE_PAGES_PREFIX)).map(|(_, q)| q).sum();
+    let memory = free.get(MEMORY) - huge;
+    free.insert(MEMORY, memory);
+    free.into_iter().map(|(name, q)| (name, if q.is_negative() { Quantity::ZERO } else { q })).collect()
+}
+
+/// Nodes that may be taken away, and why the others may not.
+pub(super) fn candidates(state: &State, rest: &Rest) -> (Vec<Candidate>, Vec<Blocked>) {
+    let mut pods: BTreeMap<&Arc<str>, Vec<&Pod>> = BTreeMap::new();
+    for pod in &state.input.pods {
+        if let Some(node) = &pod.node {
+            pods.entry(node).or_default().push(pod);
+        }
+    }
+    let (mut candidates, mut blocked) = (Vec::new(), Vec::new());
+    for node in state.input.nodes.iter().filter(|n| n.managed() && n.registered) {
+        let own = pods.get(&node.name).map(Vec::as_slice).unwrap_or_default();
+        match obstacle(node, own, rest) {
+            Some(reason) => blocked.push(Blocked { node: node.name.to_string(), reason }),
+            None => candidates.extend(candidate(node, own, state, rest)),
+        }
+    }
+    (candidates, blocked)
+}
+
+fn obstacle(node: &Node, pods: &[&Pod], rest: &Rest) -> Option<String> {
+    if !node.initialized {
+        return Some("node is not initialized yet".to_owned());
+    }
+    if node.state == NodeState::Deleting {
+        return Some("node is being deleted".to_owned());
+    }
+    if rest.held_nodes.contains(&node.name) {
+        return Some(format!("node has {}", labels::DO_NOT_DISRUPT));
+    }
+    let pool = node.pool.as_ref()?;
+    if !rest.pools.contains_key(pool) {
+        return Some(format!("its NodePool {pool} is not in the input"));
+    }
+    pods.iter().find_map(|pod| {
+        let key = (Arc::clone(&pod.namespace), Arc::clone(&pod.name));
+        let obstacle = rest.facts.get(&key)?.obstacle.as_ref()?;
+        Some(format!("pod {} {obstacle}", pod.key()))
+    })
+}
+
+fn candidate(node: &Node, pods: &[&Pod], state: &State, rest: &Rest) -> Option<Candidate> {
+    let cost = |pod: &&&Pod| {
+        let key = (Arc::clone(&pod.namespace), Arc::clone(&pod.name));
+        rest.facts.get(&key).map_or(COST_UNIT, |facts| facts.eviction_cost).max(0)
+    };
+    let key = node.price_key();
+    Some(Candidate {
+        node: Arc::clone(&node.name),
+        pool: Arc::clone(node.pool.as_ref()?),
+        instance_type: key.map(|k| Arc::from(k.instance_type)),
+        price: price_in(&state.input, node).unwrap_or(MicroDollars::ZERO),
+        spot: node.labels.get(labels::CAPACITY_TYPE).is_some_and(|c| c == labels::SPOT),
+        reschedule_cost: COST_UNIT
+            + pods.iter().filter(|p| p.reschedulable && !p.buffer).map(|p| cost(&p)).sum::<i64>(),
+        holds_buffers: pods.iter().any(|p| p.buffer),
+    })
+}
