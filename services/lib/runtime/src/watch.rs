@@ -6,15 +6,12 @@
 
 use std::{collections::HashSet, fmt::Debug, future::Future, sync::Arc, time::Duration};
 
+use backon::BackoffBuilder as _;
 use futures::StreamExt as _;
 use kube::{
     Api, Client, Resource, ResourceExt as _,
     core::{DeserializeGuard, NamespaceResourceScope},
-    runtime::{
-        WatchStreamExt as _,
-        utils::ResetTimerBackoff,
-        watcher::{self, Event, ExponentialBackoff},
-    },
+    runtime::watcher::{self, Event},
 };
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
@@ -116,9 +113,8 @@ where
     ) -> anyhow::Result<()> {
         let kind = K::kind(&()).into_owned();
         let mut intake = Intake { kind: kind.clone(), metrics: metrics.clone(), listed: Vec::new(), warned: HashSet::new() };
-        let stream = watcher::watcher(self.api, self.config).backoff(backoff());
-        let mut stream = std::pin::pin!(stream);
-        let mut failing = false;
+        let mut stream = std::pin::pin!(watcher::watcher(self.api, self.config));
+        let mut failing: Option<BackoffIter> = None;
         loop {
             let event = tokio::select! {
                 biased;
@@ -127,10 +123,11 @@ where
             };
             match event {
                 Some(Ok(event)) => {
-                    if std::mem::take(&mut failing) {
+                    let complete = matches!(event, Event::InitDone);
+                    // The beginning of a list is announced before anything was asked, and proves nothing.
+                    if !matches!(event, Event::Init) && failing.take().is_some() {
                         info!(kind, "watch works again");
                     }
-                    let complete = matches!(event, Event::InitDone);
                     if let Some(change) = intake.take(event) {
                         index.change(change).await;
                     }
@@ -141,9 +138,16 @@ where
                 Some(Err(error)) => {
                     metrics.watch_errors.get_or_create(&Kind { kind: kind.clone() }).inc();
                     // One warning an outage; a minute without API server must not fill the log.
-                    match std::mem::replace(&mut failing, true) {
-                        false => warn!(kind, %error, "watch failed, trying again until it works"),
-                        true => debug!(kind, %error, "watch still fails"),
+                    match &failing {
+                        None => warn!(kind, %error, "watch failed, trying again until it works"),
+                        Some(_) => debug!(kind, %error, "watch still fails"),
+                    }
+                    let pause = failing.get_or_insert_with(backoff).next().unwrap_or(SLOWEST);
+                    tokio::select! {
+                        biased;
+                        () = stop.cancelled() => return Ok(()),
+                        // The watcher asks again only when it is polled again.
+                        () = tokio::time::sleep(pause) => {}
                     }
                 }
                 None => anyhow::bail!("the watch of {kind} ended by itself"),
@@ -152,14 +156,12 @@ where
     }
 }
 
-fn backoff() -> ResetTimerBackoff<ExponentialBackoff> {
-    let builder = backon::ExponentialBuilder::default()
-        .with_min_delay(QUICKEST)
-        .with_max_delay(SLOWEST)
-        .with_factor(2.0)
-        .without_max_times()
-        .with_jitter();
-    ResetTimerBackoff::new(builder.into(), 4 * SLOWEST)
+type BackoffIter = backon::ExponentialBackoff;
+
+/// The library's jitter adds up to the delay itself.
+fn backoff() -> BackoffIter {
+    let builder = backon::ExponentialBuilder::default().with_min_delay(QUICKEST).with_max_delay(SLOWEST / 2);
+    builder.with_factor(2.0).without_max_times().with_jitter().build()
 }
 
 /// From raw events to changes: collects lists, sorts out what does not parse, drops what no index needs.

@@ -26,7 +26,7 @@ fn pod(name: &str, version: u64) -> Value {
 }
 
 fn malformed(name: &str) -> Value {
-    json!({ "metadata": { "name": name, "namespace": "default" }, "spec": { "containers": "not a list" } })
+    json!({ "metadata": { "name": name, "namespace": "default", "resourceVersion": "11" }, "spec": { "containers": "not a list" } })
 }
 
 fn list(version: u64, items: Vec<Value>) -> Reply {

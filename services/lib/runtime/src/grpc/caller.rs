@@ -62,7 +62,6 @@ impl Caller {
         let method = self.outgoing.methods.named(request.uri().path());
         let span = self.span(&method, request.uri().path());
         let deadline = deadline::from_headers(request.headers()).unwrap_or(self.deadline);
-        deadline::set(request.headers_mut(), deadline);
         if !request.headers().contains_key(request_id::REQUEST_ID) {
             let id = request_id::current_request_id().unwrap_or_else(request_id::fresh);
             request_id::set(request.headers_mut(), &id);
@@ -94,6 +93,8 @@ impl Caller {
         }
         let (replica, channel) = self.peers.pick(&self.pick).await?;
         Span::current().record("replica", replica.replica.as_str());
+        // What is left after connecting, so that the server's count ends with ours.
+        deadline::set(request.headers_mut(), deadline.saturating_sub(began.elapsed()));
         let answer = async { channel.clone().ready().await?.call(request).await }.await;
         match answer {
             Ok(response) => Ok(response),
