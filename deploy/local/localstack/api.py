@@ -55,6 +55,10 @@ class Api:
             raise ApiError(response.status, method, path, text)
         return json.loads(text) if text.startswith("{") else {"text": text}
 
+    def close(self) -> None:
+        if self._connection:
+            self._connection.close()
+
     def get(self, path: str) -> dict:
         return self.call("GET", path)
 

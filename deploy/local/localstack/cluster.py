@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from . import api, build, certificates, environment, files, manifests, ports, process, services, settings, tokens
+from . import api, build, certificates, environment, files, manifests, node, ports, process, services, settings, tokens
 from .components import NEEDED
 from .failure import Failure
 from .paths import Instance
@@ -201,6 +201,10 @@ def down(instance: Instance, say: Callable[[str], None]) -> None:
 
 
 def _stop_all(instance: Instance, say: Callable[[str], None]) -> list[str]:
+    if node.exists(instance):
+        from . import kubelet
+
+        kubelet.down(instance, say)
     names = [path.stem for path in instance.state.glob("*.process")]
     return _stop_named(instance, names, say)
 

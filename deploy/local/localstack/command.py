@@ -15,8 +15,9 @@ from .paths import Instance
 
 def main(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
-    # SIGTERM undoes what Ctrl-C undoes.
-    signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+    # SIGTERM and a closed terminal undo what Ctrl-C undoes.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     try:
         return options.run(options, Instance.at(getattr(options, "dir", None))) or 0
     except Failure as failure:
@@ -73,9 +74,15 @@ def _parser() -> argparse.ArgumentParser:
     listing = actions.add_parser("list", parents=[shared, machine])
     listing.set_defaults(run=_service_list)
 
-    kubelet = commands.add_parser("kubelet", parents=[shared], help="a real node with containerd beside the played ones")
-    kubelet.add_argument("action", choices=("up", "down"))
-    kubelet.set_defaults(run=_kubelet)
+    kubelet = commands.add_parser("kubelet", help="a real node with containerd beside the played ones")
+    actions = kubelet.add_subparsers(required=True, metavar="ACTION")
+    actions.add_parser("up", parents=[shared], help="join it; returns when it is Ready").set_defaults(run=_kubelet_up)
+    actions.add_parser("down", parents=[shared], help="remove it and all that it left").set_defaults(run=_kubelet_down)
+    image = actions.add_parser("image", parents=[shared], help="give it an image made of a program and what that links")
+    image.add_argument("name", help="such as localhost/app:1; use it with imagePullPolicy: Never")
+    image.add_argument("program", help="becomes the entry point /<name of the file>")
+    image.add_argument("file", nargs="*", help="more files, as SOURCE or SOURCE=/path/in/image")
+    image.set_defaults(run=_kubelet_image)
     return parser
 
 
@@ -88,7 +95,11 @@ def _up_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except OSError:
+        # Nobody reads any more, which must not keep `down` from its work.
+        pass
 
 
 def _build(options: argparse.Namespace, _: Instance) -> None:
@@ -135,9 +146,12 @@ def _run(options: argparse.Namespace, instance: Instance) -> None:
     try:
         _up(argparse.Namespace(**{**vars(options), "output": "text"}), instance)
         demo.play(Cluster.existing(instance))
+    except (KeyboardInterrupt, BrokenPipeError):
+        pass
     finally:
         # A second Ctrl-C must not leave processes behind.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
         cluster.down(instance, _say)
 
 
@@ -196,11 +210,20 @@ def _service_list(options: argparse.Namespace, instance: Instance) -> None:
             print(" ".join(f"{key}={value}" for key, value in each.items()))
 
 
-def _kubelet(options: argparse.Namespace, instance: Instance) -> None:
+def _kubelet_up(_: argparse.Namespace, instance: Instance) -> None:
     from . import kubelet
     from .processes import Cluster
 
-    if options.action == "up":
-        kubelet.up(Cluster.existing(instance), _say)
-    else:
-        kubelet.down(instance, _say)
+    kubelet.up(Cluster.existing(instance), _say)
+
+
+def _kubelet_down(_: argparse.Namespace, instance: Instance) -> None:
+    from . import kubelet
+
+    kubelet.down(instance, _say)
+
+
+def _kubelet_image(options: argparse.Namespace, instance: Instance) -> None:
+    from . import kubelet
+
+    kubelet.load_image(instance, options.name, options.program, options.file)

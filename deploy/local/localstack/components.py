@@ -46,9 +46,10 @@ COMPONENTS = {
         Component("kube-proxy", KUBERNETES, "kube", "k8s.io/kubernetes/cmd/kube-proxy", 0.5, _KUBERNETES_FLAGS),
         Component("kubectl", KUBERNETES, "kube", "k8s.io/kubernetes/cmd/kubectl", 1, _KUBERNETES_FLAGS),
         Component("coredns", "v1.14.7", "tools/coredns", "github.com/coredns/coredns", 5),
+        Component("pause", "", "tools/pause", ".", 0.1),
     )
 }
 
 NEEDED = ("kube", "kwok", "grpcurl", "jaeger", "venv")
-NODE = ("kubelet", "kube-proxy", "coredns")
+NODE = ("kubelet", "kube-proxy", "coredns", "pause")
 EVERYTHING = tuple(COMPONENTS)

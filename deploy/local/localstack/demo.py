@@ -19,6 +19,8 @@ def play(cluster: Cluster) -> None:
     _apply(cluster, client)
     prices = live.Prices(cluster)
     terminal = sys.stdout.isatty()
+    if terminal:
+        sys.stdout.write("\x1b[2J")
     round_number = 0
     while True:
         replicas, seconds = STEPS[round_number % len(STEPS)]

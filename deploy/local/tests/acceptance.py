@@ -18,7 +18,8 @@ from pathlib import Path
 LOCAL = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(LOCAL))
 
-from localstack import api, files, ports, process  # noqa: E402
+from localstack import api, files, ports, process, remains  # noqa: E402
+from localstack import node as node_places  # noqa: E402
 from localstack.paths import Instance  # noqa: E402
 
 
@@ -66,9 +67,16 @@ DEPLOYMENT = {
 
 class Acceptance(unittest.TestCase):
     def instance(self) -> Instance:
-        home = Path(tempfile.mkdtemp(prefix="localstack-"))
-        self.addCleanup(lambda: (stack(home, "down"), shutil.rmtree(home)))
-        return Instance(home / "instance")
+        directory = Path(tempfile.mkdtemp(prefix="localstack-"))
+
+        def end() -> None:
+            stopped = stack(directory, "down")
+            self.assertEqual(stopped.returncode, 0, stopped.stderr)
+            self.assertEqual(self.commands_naming(directory), [])
+            shutil.rmtree(directory)
+
+        self.addCleanup(end)
+        return Instance(directory)
 
     def up(self, instance: Instance, *arguments: str) -> dict:
         done = stack(instance.dir, "up", "--services", "none", "-o", "json", *arguments)
@@ -76,7 +84,9 @@ class Acceptance(unittest.TestCase):
         return json.loads(done.stdout)
 
     def client(self, instance: Instance) -> api.Api:
-        return api.Api(instance, ports.of_cluster(instance)["kube-apiserver"])
+        client = api.Api(instance, ports.of_cluster(instance)["kube-apiserver"])
+        self.addCleanup(client.close)
+        return client
 
     def roll_out(self, client: api.Api) -> None:
         for name in ("n1", "n2", "n3"):
@@ -196,6 +206,45 @@ class Acceptance(unittest.TestCase):
         self.assertFalse(allowed("pricing-cache", "patch", "", "configmaps", "karpenter-provisioner-trust"))
         self.assertTrue(allowed("operator", "replay", "rpc.karpenter.sh", "services"))
         self.assertFalse(allowed("interruption-watcher", "delete", "karpenter.sh", "nodeclaims"))
+        self.assertTrue(allowed("disruption", "watch", "coordination.k8s.io", "leases", "karpenter-provisioner"))
+        self.assertFalse(allowed("disruption", "update", "coordination.k8s.io", "leases", "karpenter-provisioner"))
+
+    def test_a_real_node_runs_real_pods_and_leaves_no_trace(self):
+        instance = self.instance()
+        self.up(instance, "--no-joiner")
+        joined = stack(instance.dir, "kubelet", "up")
+        if joined.returncode == 77:
+            self.skipTest(joined.stderr)
+        self.assertEqual(joined.returncode, 0, joined.stderr)
+        packed = subprocess.run(
+            [str(LOCAL / "stack"), "kubelet", "image", "--dir", str(instance.dir), "localhost/real:1", "/bin/sleep"],
+            capture_output=True, text=True,
+        )
+        self.assertEqual(packed.returncode, 0, packed.stderr)
+        client = self.client(instance)
+        pod = {
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "real"},
+            "spec": {
+                "nodeSelector": {"localstack/node": "real"},
+                "tolerations": [{"key": "localstack/real-node", "operator": "Exists"}],
+                "containers": [
+                    {"name": "real", "image": "localhost/real:1", "imagePullPolicy": "Never", "args": ["3600"]},
+                ],
+            },
+        }
+        client.call("POST", "/api/v1/namespaces/default/pods", pod)
+
+        def started() -> bool:
+            status = client.get("/api/v1/namespaces/default/pods/real")["status"]
+            return any(each["ready"] for each in status.get("containerStatuses", []))
+
+        self.assertTrue(files.until(started, 120), "the pod runs")
+        left = stack(instance.dir, "kubelet", "down")
+        self.assertEqual(left.returncode, 0, left.stderr)
+        self.assertIsNone(client.find("/api/v1/nodes/kubelet"))
+        self.assertEqual(remains.found(), "")
+        self.assertEqual([each for each in (node_places.STATE, node_places.SOCKETS) if each.exists()], [])
+        self.assertEqual(self.commands_naming(node_places.SOCKETS), [])
 
 
 if __name__ == "__main__":

@@ -67,7 +67,8 @@ class Stamps(unittest.TestCase):
 class Table(unittest.TestCase):
     def test_every_module_of_the_table_is_pinned_and_checksummed(self):
         for component in COMPONENTS.values():
-            if component.module:
+            # Ours has no version and no dependency.
+            if component.module and component.name != "pause":
                 with self.subTest(component.name):
                     module = (build.paths.LOCAL / component.module / "go.mod").read_text()
                     self.assertTrue((build.paths.LOCAL / component.module / "go.sum").stat().st_size)

@@ -1,0 +1,3 @@
+module localstack/pause
+
+go 1.25.0
