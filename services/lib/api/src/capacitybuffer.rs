@@ -28,13 +28,13 @@ pub const ACTIVE_CAPACITY: &str = "buffer.x-k8s.io/active-capacity";
     derive = "Default",
     derive = "PartialEq",
     doc = "A CapacityBuffer keeps room free for pods that do not exist yet.",
-    printcolumn(name = "Strategy", type_ = "string", json_path = ".spec.provisioningStrategy"),
-    printcolumn(name = "PodTemplate", type_ = "string", json_path = ".status.podTemplateRef.name"),
-    printcolumn(name = "Replicas", type_ = "integer", json_path = ".status.replicas"),
-    printcolumn(name = "ConditionsType", type_ = "string", json_path = ".status.conditions[*].type"),
-    printcolumn(name = "ConditionsStatus", type_ = "string", json_path = ".status.conditions[*].status"),
-    printcolumn(name = "ConditionsReason", type_ = "string", json_path = ".status.conditions[*].reason"),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    printcolumn = r#"{"name": "Strategy", "type": "string", "jsonPath": ".spec.provisioningStrategy"}"#,
+    printcolumn = r#"{"name": "PodTemplate", "type": "string", "jsonPath": ".status.podTemplateRef.name"}"#,
+    printcolumn = r#"{"name": "Replicas", "type": "integer", "jsonPath": ".status.replicas"}"#,
+    printcolumn = r#"{"name": "ConditionsType", "type": "string", "jsonPath": ".status.conditions[*].type"}"#,
+    printcolumn = r#"{"name": "ConditionsStatus", "type": "string", "jsonPath": ".status.conditions[*].status"}"#,
+    printcolumn = r#"{"name": "ConditionsReason", "type": "string", "jsonPath": ".status.conditions[*].reason"}"#,
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
 #[schemars(transform = cel(

@@ -200,6 +200,12 @@ impl ConditionSet {
         if !replace(conditions, meta.generation, type_, finding, now, now) {
             return false;
         }
+        // Deletion raises the generation without changing what was observed, so the rest stays current.
+        if meta.deletion_timestamp.is_some() {
+            for condition in conditions.iter_mut() {
+                condition.observed_generation = meta.generation;
+            }
+        }
         sort(conditions);
         if type_ != READY {
             self.recompute(conditions, meta, now);

@@ -9,7 +9,20 @@ use crate::{CapacityBuffer, EC2NodeClass, NodeClaim, NodeOverlay, NodePool};
 
 /// All definitions, by plural name.
 pub fn all() -> Vec<CustomResourceDefinition> {
-    vec![CapacityBuffer::crd(), EC2NodeClass::crd(), NodeClaim::crd(), NodeOverlay::crd(), NodePool::crd()]
+    let mut all = vec![
+        CapacityBuffer::crd(),
+        EC2NodeClass::crd(),
+        NodeClaim::crd(),
+        NodeOverlay::crd(),
+        NodePool::crd(),
+    ];
+    for version in all.iter_mut().flat_map(|crd| &mut crd.spec.versions) {
+        // schemars' title for a root schema only repeats the kind.
+        if let Some(schema) = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut()) {
+            schema.title = None;
+        }
+    }
+    all
 }
 
 /// Files of `charts/karpenter-crd`: path within the chart, and content.

@@ -12,19 +12,15 @@ use crate::text_enum::text_enum;
 
 text_enum! {
     /// Which nodes consolidation looks at.
+    #[derive(Default)]
     pub enum ConsolidationPolicy {
         /// Only nodes without pods that matter.
         WhenEmpty = "WhenEmpty",
         /// Also nodes whose pods fit elsewhere, or on something cheaper.
+        #[default]
         WhenEmptyOrUnderutilized = "WhenEmptyOrUnderutilized",
         /// As the former, if the saving is worth the pods it moves.
         Balanced = "Balanced",
-    }
-}
-
-impl Default for ConsolidationPolicy {
-    fn default() -> Self {
-        Self::WhenEmptyOrUnderutilized
     }
 }
 
@@ -55,7 +51,7 @@ pub struct Disruption {
     /// Limits on how many nodes may be disrupted at the same time. All that are active hold; the smallest counts. An
     /// empty list sets no limit.
     #[serde(default = "ten_percent")]
-    #[schemars(length(max = 50), transform = cel(
+    #[schemars(length(max = 50), extend("x-kubernetes-list-type" = "atomic"), transform = cel(
         "self.all(x, has(x.schedule) == has(x.duration))",
         "schedule and duration of a budget must be set together",
     ))]
@@ -93,6 +89,7 @@ fn ten_percent_of_nodes() -> String {
 /// A limit on how many nodes of the pool may be disrupted at the same time, always or in windows of time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("required" = ["nodes"]))]
 pub struct Budget {
     /// Number of nodes ("5", quoted) or share of the pool's nodes ("10%", rounded up) that may be disrupted together. "0" forbids
     /// disruption.

@@ -35,17 +35,13 @@ use crate::{disruption, patterns};
     derive = "PartialEq",
     doc = "A NodePool lets the autoscaler make nodes of certain kinds for pods that have no room, up to its limits, and says when it may replace or remove them.",
     scale(spec_replicas_path = ".spec.replicas", status_replicas_path = ".status.nodes"),
-    printcolumn(name = "NodeClass", type_ = "string", json_path = ".spec.template.spec.nodeClassRef.name"),
-    printcolumn(name = "Nodes", type_ = "string", json_path = ".status.nodes"),
-    printcolumn(
-        name = "Ready",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
-    ),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
-    printcolumn(name = "Weight", type_ = "integer", json_path = ".spec.weight", priority = 1),
-    printcolumn(name = "CPU", type_ = "string", json_path = ".status.resources.cpu", priority = 1),
-    printcolumn(name = "Memory", type_ = "string", json_path = ".status.resources.memory", priority = 1)
+    printcolumn = r#"{"name": "NodeClass", "type": "string", "jsonPath": ".spec.template.spec.nodeClassRef.name"}"#,
+    printcolumn = r#"{"name": "Nodes", "type": "string", "jsonPath": ".status.nodes"}"#,
+    printcolumn = r#"{"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status"}"#,
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#,
+    printcolumn = r#"{"name": "Weight", "type": "integer", "jsonPath": ".spec.weight", "priority": 1}"#,
+    printcolumn = r#"{"name": "CPU", "type": "string", "jsonPath": ".status.resources.cpu", "priority": 1}"#,
+    printcolumn = r#"{"name": "Memory", "type": "string", "jsonPath": ".status.resources.memory", "priority": 1}"#
 )]
 #[serde(rename_all = "camelCase")]
 #[schemars(transform = cel(
@@ -112,6 +108,7 @@ pub struct TemplateMeta {
     pub labels: Option<BTreeMap<String, String>>,
     /// Annotations for claim and node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-map-type" = "granular"))]
     pub annotations: Option<BTreeMap<String, String>>,
     /// Fields of a newer release.
     #[serde(flatten)]
@@ -133,10 +130,12 @@ pub struct NodeClaimTemplateSpec {
     pub node_class_ref: NodeClassRef,
     /// Taints of the nodes. Only pods that tolerate all of them are placed there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub taints: Option<Vec<Taint>>,
     /// Taints that something else (a CNI agent, a driver installer) removes soon after the node starts. Pods need not
     /// tolerate them, but wait until they are gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub startup_taints: Option<Vec<Taint>>,
     /// Age at which a node is removed, counted from the claim's creation, such as `720h`. `Never` lets nodes live on. Expiry
     /// is not held back by budgets.

@@ -65,7 +65,7 @@ pub struct Requirement {
     /// them.
     // Length and pattern stand on the list itself, where they have no effect: so does the reference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("maxLength" = 63, "pattern" = patterns::LABEL_VALUE))]
+    #[schemars(extend("maxLength" = 63, "pattern" = patterns::LABEL_VALUE, "x-kubernetes-list-type" = "atomic"))]
     pub values: Option<Vec<String>>,
     /// Number of different values of this label that must remain possible when a node is launched, to keep the choice of
     /// instance types wide. Alpha.

@@ -30,17 +30,13 @@ text_enum! {
 
 text_enum! {
     /// Kinds of network interfaces.
+    #[derive(Default)]
     pub enum InterfaceType {
         /// An ordinary interface with an IP address.
+        #[default]
         Interface = "interface",
         /// An Elastic Fabric Adapter without an IP address.
         EfaOnly = "efa-only",
-    }
-}
-
-impl Default for InterfaceType {
-    fn default() -> Self {
-        Self::Interface
     }
 }
 

@@ -85,13 +85,9 @@ pub const ALIAS_FAMILIES: &[(&str, AmiFamily)] = &[
     derive = "Default",
     derive = "PartialEq",
     doc = "An EC2NodeClass holds the AWS side of nodes: image, network, disks, instance profile and kubelet settings.",
-    printcolumn(
-        name = "Ready",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
-    ),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
-    printcolumn(name = "Role", type_ = "string", json_path = ".spec.role", priority = 1)
+    printcolumn = r#"{"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status"}"#,
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#,
+    printcolumn = r#"{"name": "Role", "type": "string", "jsonPath": ".spec.role", "priority": 1}"#
 )]
 #[serde(rename_all = "camelCase", remote = "Self")]
 #[schemars(transform = spec_rules())]

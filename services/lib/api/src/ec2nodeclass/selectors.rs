@@ -212,7 +212,7 @@ fn alias_rules() -> Cel {
             format!("the family of an alias must be one of {}", families.join(", ")),
         )
         .and(
-            "!self.startsWith('windows') || self.find('@.*$') == '@latest'",
+            "!self.startsWith('windows') || self.find('@[^@]*') == '@latest'",
             "Windows images have no pinned versions: the alias must end in @latest",
         )
 }

@@ -13,33 +13,25 @@ use crate::text_enum::text_enum;
 
 text_enum! {
     /// Kinds of capacity reservations.
+    #[derive(Default)]
     pub enum ReservationType {
         /// On-demand capacity reservation.
+        #[default]
         OnDemand = "default",
         /// Capacity block for ML, with an end.
         CapacityBlock = "capacity-block",
     }
 }
 
-impl Default for ReservationType {
-    fn default() -> Self {
-        Self::OnDemand
-    }
-}
-
 text_enum! {
     /// Whether a capacity reservation is near its end.
+    #[derive(Default)]
     pub enum ReservationState {
         /// It can be used.
+        #[default]
         Active = "active",
         /// A capacity block shortly before its end; nothing new is placed.
         Expiring = "expiring",
-    }
-}
-
-impl Default for ReservationState {
-    fn default() -> Self {
-        Self::Active
     }
 }
 

@@ -113,6 +113,16 @@ fn a_failure_seen_at_an_older_generation_makes_ready_unknown_not_false() {
 }
 
 #[test]
+fn deletion_raises_the_generation_but_does_not_make_a_ready_claim_unready() {
+    let mut conditions = ready_claim();
+    let deleted = ObjectMeta { deletion_timestamp: Some(Time(at(40))), ..object(2) };
+    let draining = Finding::open("Draining", "");
+    assert!(ConditionSet::NODE_CLAIM.set(&mut conditions, &deleted, "Drained", draining, at(41)));
+    assert!(ConditionSet::NODE_CLAIM.is_ready(&conditions, &deleted));
+    assert_eq!(find(&conditions, READY).unwrap().last_transition_time, Time(at(30)));
+}
+
+#[test]
 fn the_transition_time_moves_only_with_the_status() {
     let mut conditions = Vec::new();
     let set = ConditionSet::NODE_CLAIM;
