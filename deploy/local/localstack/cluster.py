@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from . import api, build, certificates, environment, files, manifests, node, ports, process, services, settings, tokens
+from . import api, build, certificates, files, manifests, node, ports, process, services, settings, tokens
 from .components import NEEDED
 from .failure import Failure
 from .paths import Instance
@@ -16,8 +16,9 @@ from .processes import Cluster, Process
 
 # Only for things that neither get ready nor end; a busy machine needs seconds, not minutes.
 READY_SECONDS = 300
-# The API server drains watches for long after SIGTERM; its state is in etcd, so there is nothing to wait for.
-APISERVER_GRACE_SECONDS = 2
+# The API server drains watches and Jaeger its connections for long after SIGTERM; neither holds what outlives it.
+BRIEF_GRACE_SECONDS = 2
+BRIEF = ("kube-apiserver", "jaeger")
 GRACE_SECONDS = 10
 
 OWN_PORTS = {
@@ -140,8 +141,7 @@ def _start_cluster(start: Start, joiner: bool) -> None:
                 start.ensure(play)
             else:
                 say("no nodes will join: deploy/local/joiner/joiner.py is missing")
-    environment.write_trust(cluster.instance, client)
-    environment.write(cluster, services.running(cluster.instance))
+    services.refresh(cluster, client)
 
 
 def _seed(start: Start, aws: Process) -> None:
@@ -172,8 +172,7 @@ def _start_services(start: Start, wanted: list[str], bin_dir: str | None) -> Non
     for replica in begun:
         services.wait(cluster, replica)
         start.say(f"{replica.name} is SERVING ({time.monotonic() - start.began:.1f} s)")
-    environment.write_trust(cluster.instance, client)
-    environment.write(cluster, services.running(cluster.instance))
+    services.refresh(cluster, client)
 
 
 def _usable_ports(instance: Instance, say: Callable[[str], None]) -> dict[str, int]:
@@ -211,13 +210,12 @@ def _stop_all(instance: Instance, say: Callable[[str], None]) -> list[str]:
 
 def _stop_named(instance: Instance, names: list[str], say: Callable[[str], None]) -> list[str]:
     """Those that use the cluster first, while it still answers them; then the cluster."""
-    last = ("kube-apiserver", "etcd")
     of_services = [name for name in names if name.rpartition("-")[0] in settings.SERVICES]
-    others = [name for name in names if name not in last and name not in of_services]
+    others = [name for name in names if name not in (*BRIEF, "etcd", *of_services)]
     waves = [
         (of_services, services.GRACE_SECONDS),
         (others, GRACE_SECONDS),
-        ([name for name in names if name == "kube-apiserver"], APISERVER_GRACE_SECONDS),
+        ([name for name in names if name in BRIEF], BRIEF_GRACE_SECONDS),
         ([name for name in names if name == "etcd"], GRACE_SECONDS),
     ]
     stopped = []

@@ -164,7 +164,7 @@ def _status(options: argparse.Namespace, instance: Instance) -> int:
 
 
 def _service_start(options: argparse.Namespace, instance: Instance) -> None:
-    from . import api, environment, files, services
+    from . import api, services
     from .processes import Cluster
 
     service = services.known(options.name)
@@ -179,9 +179,7 @@ def _service_start(options: argparse.Namespace, instance: Instance) -> None:
     replica = services.start(existing, client, service, options.replica, options.arg, extra, options.bin_dir)
     if not options.no_wait:
         services.wait(existing, replica)
-    with files.locked(instance.state / "env.lock"):
-        environment.write_trust(instance, client)
-        environment.write(existing, services.running(instance))
+    services.refresh(existing, client)
     described = services.describe(replica)
     print(json.dumps(described) if options.output == "json" else " ".join(f"{k}={v}" for k, v in described.items()))
 
@@ -190,7 +188,7 @@ def _service_stop(options: argparse.Namespace, instance: Instance) -> None:
     from . import services
     from .processes import Cluster
 
-    existing = Cluster.existing(instance)
+    existing = Cluster.existing(instance, serving=False)
     name = services.process_name(services.known(options.name), options.replica)
     stopped = services.stop(existing, [name], options.kill)
     if options.output == "json":

@@ -33,10 +33,10 @@ class Cluster:
     cluster_name: str = settings.CLUSTER_NAME
 
     @classmethod
-    def existing(cls, instance: Instance) -> "Cluster":
-        """The instance as a former `up` left it; its API server must run."""
+    def existing(cls, instance: Instance, serving: bool = True) -> "Cluster":
+        """The instance as a former `up` left it; its API server must run if `serving`."""
         record = files.read(instance.state / "cluster.json")
-        if record is None or not process.find(instance, "kube-apiserver"):
+        if record is None or serving and not process.find(instance, "kube-apiserver"):
             raise Failure(f"no running stack in {instance.dir}: start it with `stack up`")
         return cls(instance, ports.of_cluster(instance), json.loads(record)["name"])
 

@@ -1,6 +1,7 @@
 """Our five services as processes beside the cluster: one or more replicas each."""
 
 import os
+import shutil
 from pathlib import Path
 
 from . import environment, files, paths, ports, process, settings, tokens
@@ -29,6 +30,8 @@ def known(service: str) -> str:
 def binary(service: str, directory: str | None) -> Path:
     path = (Path(directory).absolute() if directory else paths.service_binaries()) / f"karpenter-{service}"
     if not path.exists():
+        if not shutil.which("cargo"):
+            raise Failure(f"{path} is not built, and Rust is missing to build it: install it from https://rustup.rs", 69)
         raise Failure(f"{path} is missing: run `make build`, or name another directory with --bin-dir", 69)
     return path
 
@@ -94,8 +97,16 @@ def wait(cluster: Cluster, replica: Running) -> None:
 
 def stop(cluster: Cluster, names: list[str], kill: bool = False) -> list[str]:
     stopped = process.stop(cluster.instance, names, GRACE_SECONDS, kill)
-    environment.write(cluster, running(cluster.instance))
+    refresh(cluster)
     return stopped
+
+
+def refresh(cluster: Cluster, client: Api | None = None) -> None:
+    """Tell the outside what runs now. Tests start and stop services at the same time, hence the lock."""
+    with files.locked(cluster.instance.state / "env.lock"):
+        if client:
+            environment.write_trust(cluster.instance, client)
+        environment.write(cluster, running(cluster.instance))
 
 
 def describe(replica: Running) -> dict:
