@@ -19,6 +19,7 @@
 //! `bound` proves how much better a plan could be.
 
 mod bits;
+mod bound;
 mod cells;
 mod classes;
 mod dims;

@@ -10,8 +10,13 @@ use crate::engine::state::State;
 use crate::explain::Explanation;
 use crate::finish;
 use crate::nodes::PodEntry;
-use crate::options::Options;
+use crate::bound;
+use crate::options::{Effort, Options};
 use crate::pack::greedy;
+use crate::pack::repack::columns;
+use crate::pack::repack::construct::construct;
+use crate::pack::repack::improve::improve;
+use crate::pack::repack::realize::Parts;
 use crate::plan::{Plan, PodRef, Unschedulable};
 use crate::snapshot::Snapshot;
 use crate::update::NeedsRebuild;
@@ -92,7 +97,33 @@ fn decide(
     let order: Vec<DemandId> = (0..demands.len() as DemandId).collect();
     let mut state = State::new(world, options, demands, removed);
     let leftover = greedy::run(&mut state, &order, keep_going);
-    finish::plan(&state, &leftover, None)
+    let bound = (options.effort == Effort::Full && !leftover.timed_out).then(|| bound::of(&state, &leftover, keep_going));
+    if let Some(better) = pack_by_price(&state, options.effort, keep_going) {
+        state = better;
+    }
+    finish::plan(&state, &leftover, bound)
+}
+
+/// The decision packed again by price, if that is cheaper.
+fn pack_by_price<'w>(
+    state: &State<'w>,
+    effort: Effort,
+    keep_going: &(dyn Fn() -> bool + Sync),
+) -> Option<State<'w>> {
+    let parts = Parts::of(state);
+    if parts.pieces.is_empty() || !keep_going() {
+        return None;
+    }
+    let (problem, size_of) = parts.problem(state);
+    if !problem.is_feasible() {
+        return None;
+    }
+    let priced = columns::price(&problem, false, keep_going);
+    let mut loads = construct(&problem, &priced);
+    let rounds = if effort == Effort::Full { 300 } else { 20 };
+    loads = improve(&problem, &priced.value, loads, rounds, keep_going);
+    let packed = parts.realize(state, &problem, &size_of, &loads)?;
+    (packed.cost() < state.cost()).then_some(packed)
 }
 
 /// Many what-if questions against one snapshot, on all cores; answers in the order of the questions.

@@ -9,4 +9,5 @@ pub(crate) mod existing;
 pub(crate) mod ledger;
 pub(crate) mod limits;
 pub(crate) mod place;
+pub(crate) mod rebuild;
 pub(crate) mod state;

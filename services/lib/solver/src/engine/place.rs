@@ -214,13 +214,13 @@ impl State<'_> {
     }
 
     /// The domain in which a group counts the bin's pods, if that is decided and the group counts the bin.
-    fn bin_domain(&self, bin: usize, group: u32) -> Option<DomainId> {
+    pub(crate) fn bin_domain(&self, bin: usize, group: u32) -> Option<DomainId> {
         let target = &self.bins[bin];
         let domain = target.domains[self.world.topo_key_of(group)];
         (domain != NO_DOMAIN && self.counts_bin(target, group)).then_some(domain)
     }
 
-    fn counts_bin(&self, bin: &Bin, group: u32) -> bool {
+    pub(crate) fn counts_bin(&self, bin: &Bin, group: u32) -> bool {
         let Some((any_of, tolerations)) = &self.world.groups.get(group).filter else { return true };
         let meets = |set: &u32| {
             self.world

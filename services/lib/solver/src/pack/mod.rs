@@ -1,3 +1,4 @@
 //! Ways to pack: in which order pods are placed, and what new nodes are made of.
 
 pub(crate) mod greedy;
+pub(crate) mod repack;

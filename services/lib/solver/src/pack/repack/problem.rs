@@ -1,0 +1,201 @@
+//! The abstract packing problem: sizes of pods, kinds of nodes.
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use crate::bits::Bits;
+use crate::reach::Reach;
+use crate::table::NO_PRICE;
+use crate::world::World;
+
+pub(crate) type SizeId = u32;
+pub(crate) type KindId = u32;
+
+/// Pods that are alike for packing.
+#[derive(Clone, Debug)]
+pub(crate) struct Size {
+    pub(crate) request: SmallVec<[i64; 4]>,
+    pub(crate) count: u32,
+    /// Most on one node.
+    pub(crate) cap: u32,
+    /// Sizes of one exclusion share its cap: all their pods together on one node.
+    pub(crate) exclusion: Option<u32>,
+    pub(crate) kinds: Bits,
+}
+
+/// A type in some cells of a pool.
+#[derive(Clone, Debug)]
+pub(crate) struct Kind {
+    pub(crate) pool: usize,
+    pub(crate) row: usize,
+    pub(crate) price: i64,
+    pub(crate) room: SmallVec<[i64; 4]>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Problem {
+    pub(crate) sizes: Vec<Size>,
+    pub(crate) kinds: Vec<Kind>,
+    /// By kind: sizes that may go there.
+    pub(crate) accepts: Vec<Vec<SizeId>>,
+}
+
+/// What a group of pods asks of new nodes.
+pub(crate) struct Ask<'a> {
+    pub(crate) request: &'a [i64],
+    pub(crate) count: u32,
+    pub(crate) cap: u32,
+    pub(crate) exclusion: Option<u32>,
+    /// Where it may go, by pool.
+    pub(crate) reaches: Vec<(usize, Reach)>,
+}
+
+/// One node of a packing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Load {
+    pub(crate) kind: KindId,
+    pub(crate) content: Vec<(SizeId, u32)>,
+}
+
+impl Problem {
+    /// Returns the problem and the size of every ask.
+    pub(crate) fn new(world: &World, asks: &[Ask<'_>], reserved: &Bits) -> (Self, Vec<SizeId>) {
+        let mut cell_sets: Vec<(usize, Bits)> = Vec::new();
+        let mut row_sets: Vec<(usize, Bits)> = Vec::new();
+        for (pool, reach) in asks.iter().flat_map(|a| &a.reaches) {
+            let mut cells = reach.cells.clone();
+            cells.remove(reserved);
+            add_new(&mut cell_sets, (*pool, cells));
+            add_new(&mut row_sets, (*pool, reach.rows.clone()));
+        }
+        close_under_intersection(&mut cell_sets);
+        let extent = Extent::of(asks, world.dims.len());
+        let mut kinds: Vec<(Kind, Bits)> = Vec::new();
+        for (pool, cells) in &cell_sets {
+            kinds.extend(kinds_of(world, *pool, cells, &row_sets, &extent).into_iter().map(|k| (k, cells.clone())));
+        }
+        let mut sizes: Vec<Size> = Vec::new();
+        let mut index: FxHashMap<(SmallVec<[i64; 4]>, u32, Option<u32>, Bits), SizeId> = FxHashMap::default();
+        let mut size_of = Vec::with_capacity(asks.len());
+        for ask in asks {
+            let mut allowed = Bits::new(kinds.len());
+            for (pool, reach) in &ask.reaches {
+                for (id, (kind, cells)) in kinds.iter().enumerate() {
+                    let fits = kind.pool == *pool && reach.rows.has(kind.row) && cells.within(&reach.cells);
+                    if fits && crate::dims::fits(ask.request, &kind.room) {
+                        allowed.set(id);
+                    }
+                }
+            }
+            let key = (SmallVec::from_slice(ask.request), ask.cap, ask.exclusion, allowed);
+            let next = sizes.len() as SizeId;
+            let id = *index.entry(key).or_insert_with_key(|key| {
+                sizes.push(Size {
+                    request: key.0.clone(),
+                    count: 0,
+                    cap: ask.cap,
+                    exclusion: ask.exclusion,
+                    kinds: key.3.clone(),
+                });
+                next
+            });
+            sizes[id as usize].count += ask.count;
+            size_of.push(id);
+        }
+        let accepts = (0..kinds.len())
+            .map(|kind| (0..sizes.len() as u32).filter(|s| sizes[*s as usize].kinds.has(kind)).collect())
+            .collect();
+        (Self { sizes, kinds: kinds.into_iter().map(|(kind, _)| kind).collect(), accepts }, size_of)
+    }
+
+    /// Every size has some kind.
+    pub(crate) fn is_feasible(&self) -> bool {
+        self.sizes.iter().all(|s| !s.kinds.is_empty())
+    }
+
+    pub(crate) fn cost(&self, loads: &[Load]) -> i64 {
+        loads.iter().map(|l| self.kinds[l.kind as usize].price).sum()
+    }
+}
+
+fn add_new(list: &mut Vec<(usize, Bits)>, entry: (usize, Bits)) {
+    if !list.contains(&entry) {
+        list.push(entry);
+    }
+}
+
+/// Nodes that hold pods of different sets are in the intersection. Beyond a few sets only the sets themselves are used, which
+/// loses some mixed nodes and nothing else.
+fn close_under_intersection(sets: &mut Vec<(usize, Bits)>) {
+    const MOST: usize = 16;
+    let mut from = 0;
+    while from < sets.len() && sets.len() <= MOST {
+        for other in 0..from {
+            if sets[from].0 == sets[other].0 {
+                let both = sets[from].1.and(&sets[other].1);
+                if !both.is_empty() {
+                    let entry = (sets[from].0, both);
+                    add_new(sets, entry);
+                }
+            }
+        }
+        from += 1;
+    }
+    sets.retain(|(_, cells)| !cells.is_empty());
+}
+
+/// The least that any pod needs, and all that they need together: room beyond that is of no use.
+struct Extent {
+    least: Vec<i64>,
+    total: Vec<i64>,
+}
+
+impl Extent {
+    fn of(asks: &[Ask<'_>], dims: usize) -> Self {
+        let (mut least, mut total) = (vec![i64::MAX; dims], vec![0_i64; dims]);
+        for ask in asks {
+            for dim in 0..dims {
+                least[dim] = least[dim].min(ask.request[dim]);
+                total[dim] = total[dim].saturating_add(ask.request[dim].saturating_mul(i64::from(ask.count)));
+            }
+        }
+        Self { least, total }
+    }
+}
+
+/// The rows of a pool worth having in some cells: those that no cheaper row replaces in every respect.
+fn kinds_of(world: &World, pool: usize, cells: &Bits, row_sets: &[(usize, Bits)], extent: &Extent) -> Vec<Kind> {
+    let (data, table, dims) = (&world.pools[pool], world.table(pool), world.dims.len());
+    let mut candidates: Vec<(i64, usize)> = Vec::new();
+    for row in data.base.rows.iter() {
+        if !table.rows[row].cells.meets(cells) || !crate::dims::fits(&extent.least, data.room(row, dims)) {
+            continue;
+        }
+        let prices = table.row_prices(row);
+        let price = cells.iter().map(|cell| prices[cell]).min().unwrap_or(NO_PRICE);
+        if price != NO_PRICE {
+            candidates.push((price, row));
+        }
+    }
+    let useful = |row: usize| -> SmallVec<[i64; 4]> {
+        data.room(row, dims).iter().zip(&extent.total).map(|(room, total)| *room.min(total)).collect()
+    };
+    // Of equal price the roomiest first, so that it is the one that stays.
+    candidates.sort_unstable_by(|a, b| {
+        a.0.cmp(&b.0).then_with(|| data.room(b.1, dims).cmp(data.room(a.1, dims))).then(a.1.cmp(&b.1))
+    });
+    let signature = |row: usize| -> SmallVec<[bool; 8]> {
+        row_sets.iter().filter(|(p, _)| *p == pool).map(|(_, rows)| rows.has(row)).collect()
+    };
+    let mut kept: Vec<(Kind, SmallVec<[bool; 8]>)> = Vec::new();
+    for (price, row) in candidates {
+        let (own, room) = (signature(row), useful(row));
+        let replaced = kept.iter().any(|(other, theirs)| {
+            crate::dims::fits(&room, &other.room) && own.iter().zip(theirs).all(|(a, b)| !a || *b)
+        });
+        if !replaced {
+            kept.push((Kind { pool, row, price, room }, own));
+        }
+    }
+    kept.into_iter().map(|(kind, _)| kind).collect()
+}

@@ -1,0 +1,255 @@
+//! From a valid decision to a packing problem, and from its solution back to a valid decision.
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use super::problem::{Ask, Load, Problem, SizeId};
+use crate::bits::Bits;
+use crate::engine::bin::Bin;
+use crate::engine::choice::{Choice, Choices};
+use crate::engine::demand::DemandId;
+use crate::engine::state::State;
+use crate::reach::Reach;
+use crate::topology::group::Kind as RuleKind;
+use crate::topology::groups::{DomainId, NO_DOMAIN, TopoKeyId};
+
+/// Pods of one demand that were decided alike: rung, pool and domains.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece {
+    demand: DemandId,
+    rung: u8,
+    pool: usize,
+    count: u32,
+    choices: Option<Choices>,
+}
+
+type PieceKey = (DemandId, u8, usize, Vec<(TopoKeyId, DomainId)>);
+
+/// What can be packed again, and the nodes that stay as they are.
+pub(crate) struct Parts {
+    pub(crate) pieces: Vec<Piece>,
+    frozen: Vec<Bin>,
+}
+
+impl Parts {
+    pub(crate) fn of(state: &State<'_>) -> Self {
+        let mut index: FxHashMap<PieceKey, usize> = FxHashMap::default();
+        let (mut pieces, mut frozen): (Vec<Piece>, Vec<Bin>) = (Vec::new(), Vec::new());
+        for bin in &state.bins {
+            if is_frozen(state, bin) {
+                frozen.push(bin.clone());
+                continue;
+            }
+            for item in &bin.items {
+                let pins = pins(state, bin, item.demand, item.rung);
+                let key = (item.demand, item.rung, bin.pool, pins);
+                let slot = *index.entry(key).or_insert_with_key(|key| {
+                    pieces.push(Piece {
+                        demand: item.demand,
+                        rung: item.rung,
+                        pool: bin.pool,
+                        count: 0,
+                        choices: (!key.3.is_empty()).then(|| fixed(state, &key.3)),
+                    });
+                    pieces.len() - 1
+                });
+                pieces[slot].count += item.count;
+            }
+        }
+        Self { pieces, frozen }
+    }
+
+    pub(crate) fn problem(&self, state: &State<'_>) -> (Problem, Vec<SizeId>) {
+        let asks: Vec<Ask<'_>> = self
+            .pieces
+            .iter()
+            .map(|piece| {
+                let (cap, exclusion) = caps(state, piece.demand, piece.rung);
+                Ask {
+                    request: &state.class_of(piece.demand).requests,
+                    count: piece.count,
+                    cap,
+                    exclusion,
+                    reaches: reach_of(state, piece).into_iter().map(|r| (piece.pool, r)).collect(),
+                }
+            })
+            .collect();
+        Problem::new(state.world, &asks, &reserved(state))
+    }
+
+    /// Packs the pieces as the loads say, and what does not go there wherever it fits. `None` if something is left over.
+    pub(crate) fn realize<'w>(
+        &self,
+        old: &State<'w>,
+        problem: &Problem,
+        size_of: &[SizeId],
+        loads: &[Load],
+    ) -> Option<State<'w>> {
+        let mut state = old.without_bins();
+        for bin in &self.frozen {
+            state.adopt(bin.clone());
+        }
+        let mut left: Vec<u32> = self.pieces.iter().map(|p| p.count).collect();
+        let mut by_size: Vec<Vec<usize>> = vec![Vec::new(); problem.sizes.len()];
+        for (piece, size) in size_of.iter().enumerate() {
+            by_size[*size as usize].push(piece);
+        }
+        for load in loads {
+            self.load(&mut state, problem, load, &by_size, &mut left);
+        }
+        for (index, piece) in self.pieces.iter().enumerate() {
+            self.place_rest(&mut state, piece, &mut left[index]);
+        }
+        left.iter().all(|n| *n == 0).then_some(state)
+    }
+
+    fn load(&self, state: &mut State<'_>, problem: &Problem, load: &Load, by_size: &[Vec<usize>], left: &mut [u32]) {
+        let kind = &problem.kinds[load.kind as usize];
+        let mut only = Bits::new(state.world.table(kind.pool).len());
+        only.set(kind.row);
+        state.steer[kind.pool] = Some(only);
+        let mut bin = None;
+        for (size, count) in &load.content {
+            let mut want = *count;
+            for &index in &by_size[*size as usize] {
+                if want == 0 {
+                    break;
+                }
+                let (piece, have) = (&self.pieces[index], left[index].min(want));
+                if have == 0 {
+                    continue;
+                }
+                let choices = piece.choices.as_ref();
+                let placed = match bin {
+                    None => state.open_bought(piece.demand, piece.rung, piece.pool, have, choices).map_or(0, |(b, n)| {
+                        bin = Some(b);
+                        n
+                    }),
+                    Some(bin) => {
+                        match state.fit_bin(piece.demand, piece.rung, &state.bins[bin], have, choices, None) {
+                            Some(fit) => {
+                                let count = fit.count;
+                                state.commit(piece.demand, piece.rung, bin, fit);
+                                count
+                            }
+                            None => 0,
+                        }
+                    }
+                };
+                left[index] -= placed;
+                want -= placed;
+            }
+        }
+        state.steer[kind.pool] = None;
+        if let Some(bin) = bin {
+            state.expand(bin);
+        }
+    }
+
+    fn place_rest(&self, state: &mut State<'_>, piece: &Piece, left: &mut u32) {
+        let choices = piece.choices.as_ref();
+        for bin in 0..state.bins.len() {
+            if *left == 0 {
+                return;
+            }
+            if state.bins[bin].pool != piece.pool {
+                continue;
+            }
+            // Only where the node need not become a dearer one.
+            let same_price = state.launch(piece.pool, &state.bins[bin].reach).map(|now| {
+                let mut only = Bits::new(state.world.table(piece.pool).len());
+                only.set(now.row);
+                only
+            });
+            let fit = state.fit_bin(piece.demand, piece.rung, &state.bins[bin], *left, choices, same_price.as_ref());
+            if let Some(fit) = fit {
+                *left -= fit.count;
+                state.commit(piece.demand, piece.rung, bin, fit);
+                state.expand(bin);
+            }
+        }
+        while *left > 0 {
+            match state.open_bought(piece.demand, piece.rung, piece.pool, *left, choices) {
+                Some((_, count)) => *left -= count,
+                None => return,
+            }
+        }
+    }
+}
+
+/// Nodes whose make-up has reasons beyond price: reservations, minValues, pods that must be together on one node.
+fn is_frozen(state: &State<'_>, bin: &Bin) -> bool {
+    let world = state.world;
+    let host_affinity = |group: &u32| {
+        let rule = &world.groups.get(*group).rule;
+        rule.is_host() && rule.kind == RuleKind::Affinity
+    };
+    bin.reservation.is_some()
+        || !world.pools[bin.pool].min_values.is_empty()
+        || bin.items.iter().any(|item| {
+            let (class, variant) = (state.class_of(item.demand), state.variant(item.demand, item.rung));
+            let keys = variant.domain_groups.iter().chain(&class.kept_from_domain).map(|g| world.topo_key_of(*g));
+            class.selected.iter().any(host_affinity)
+                || variant.host_groups.iter().any(host_affinity)
+                || keys.into_iter().any(|key| bin.domains[key] == NO_DOMAIN)
+        })
+}
+
+/// The domains that matter to a pod or to others because of it.
+fn pins(state: &State<'_>, bin: &Bin, demand: DemandId, rung: u8) -> Vec<(TopoKeyId, DomainId)> {
+    let (class, variant) = (state.class_of(demand), state.variant(demand, rung));
+    let groups = variant.domain_groups.iter().chain(&class.kept_from_domain);
+    let mut out: Vec<_> = groups.map(|g| state.world.topo_key_of(*g)).map(|key| (key, bin.domains[key])).collect();
+    out.sort_unstable();
+    out.dedup();
+    out
+}
+
+fn fixed(state: &State<'_>, pins: &[(TopoKeyId, DomainId)]) -> Choices {
+    let choice = |&(key, domain): &(TopoKeyId, DomainId)| {
+        let mut allowed = Bits::new(state.world.groups.keys[key].values.len());
+        allowed.set(domain as usize);
+        Choice {
+            key,
+            allowed,
+            pin: true,
+            order: SmallVec::from_elem(domain, 1),
+            quota: SmallVec::from_elem(u32::MAX, 1),
+        }
+    };
+    pins.iter().map(choice).collect()
+}
+
+pub(crate) fn reserved(state: &State<'_>) -> Bits {
+    state.world.cells.of_capacity_type(model::catalog::CapacityType::Reserved)
+}
+
+/// Where pods of the piece may go; several if their volumes leave alternatives.
+fn reach_of(state: &State<'_>, piece: &Piece) -> Vec<Reach> {
+    let variant = state.variant(piece.demand, piece.rung);
+    let narrow = |mut reach: Reach| {
+        for choice in piece.choices.iter().flatten() {
+            reach = state.narrowed(piece.pool, reach, choice.key, &choice.order)?;
+        }
+        Some(reach)
+    };
+    variant.asked.iter().filter_map(|set| narrow(state.world.reach(*set, piece.pool)?.clone())).collect()
+}
+
+/// Most pods of the demand on one node, and the rule that its pods share with others.
+pub(crate) fn caps(state: &State<'_>, demand: DemandId, rung: u8) -> (u32, Option<u32>) {
+    let (class, variant) = (state.class_of(demand), state.variant(demand, rung));
+    let mut cap = if class.ports.is_empty() { u32::MAX } else { 1 };
+    let mut exclusion = None;
+    for &group in variant.host_groups.iter().filter(|g| class.selected.contains(g)) {
+        let most = match state.world.groups.get(group).rule.kind {
+            RuleKind::Spread { max_skew, .. } => max_skew,
+            RuleKind::AntiAffinity { .. } => 1,
+            RuleKind::Affinity => continue,
+        };
+        if most <= cap {
+            (cap, exclusion) = (most, Some(group));
+        }
+    }
+    (cap, exclusion)
+}
