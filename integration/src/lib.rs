@@ -1,0 +1,18 @@
+//! The harness over the local cluster: starts it, starts our services on it as real processes, and waits on conditions.
+//!
+//! It knows nothing of what the services decide: assertions live in `tests/cluster/`. Everything it starts goes through
+//! `deploy/local/stack`, the tool people use by hand, so that a test meets what a person meets.
+
+pub mod aws;
+pub mod jaeger;
+pub mod kubernetes;
+pub mod processes;
+pub mod rpc;
+pub mod stack;
+pub mod suite;
+pub mod wait;
+
+pub use processes::Service;
+pub use stack::Stack;
+pub use suite::{Test, run};
+pub use wait::eventually;

@@ -8,6 +8,7 @@ pub use config::Config;
 
 /// Wires the service. Everything it needs from outside is in `config` and `shell`.
 pub async fn start(_config: Config, shell: &mut runtime::Shell) -> anyhow::Result<()> {
+    let _leadership = shell.leadership();
     shell.serve(grpc::server()).await?;
     Ok(())
 }

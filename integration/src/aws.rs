@@ -1,0 +1,26 @@
+//! The local AWS's control path: switches faults on and off, and tells which calls were made.
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::stack::Stack;
+
+pub fn get(stack: &Stack, path: &str) -> Result<Value> {
+    let url = url(stack, path)?;
+    Ok(ureq::get(&url).call().with_context(|| format!("GET {url}"))?.body_mut().read_json()?)
+}
+
+pub fn put(stack: &Stack, path: &str, body: &Value) -> Result<Value> {
+    let url = url(stack, path)?;
+    let mut answer = ureq::put(&url).send_json(body).with_context(|| format!("PUT {url} {body}"))?;
+    Ok(answer.body_mut().read_json()?)
+}
+
+pub fn delete(stack: &Stack, path: &str) -> Result<()> {
+    let url = url(stack, path)?;
+    ureq::delete(&url).call().map(drop).with_context(|| format!("DELETE {url}"))
+}
+
+fn url(stack: &Stack, path: &str) -> Result<String> {
+    Ok(format!("{}{path}", stack.var("AWS_CONTROL_URL")?))
+}

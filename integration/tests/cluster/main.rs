@@ -1,0 +1,17 @@
+//! The behaviours of the running product, on one local cluster. Each file is one subject.
+
+use std::process::ExitCode;
+
+mod crds;
+mod leases;
+mod rpc_access;
+mod traces;
+
+fn main() -> ExitCode {
+    let mut tests = Vec::new();
+    tests.extend(crds::tests());
+    tests.extend(rpc_access::tests());
+    tests.extend(leases::tests());
+    tests.extend(traces::tests());
+    integration::run(tests)
+}

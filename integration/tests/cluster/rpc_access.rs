@@ -1,0 +1,144 @@
+//! Who may call whom: services with their own tokens, people with grpcurl, and strangers.
+
+use anyhow::{Context, Result, ensure};
+use integration::kubernetes::namespace;
+use integration::rpc::{Impersonation, grpcurl};
+use integration::{Service, Stack, Test, eventually, test};
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleRef, Subject};
+use kube::api::{Api, DeleteParams, ObjectMeta, PostParams};
+use proto::pricingcache::v1::pricing_cache_client::PricingCacheClient;
+use proto::pricingcache::v1::{ListUnavailableRequest, ReportUnavailableRequest};
+use tonic::Code;
+
+pub(crate) fn tests() -> Vec<Test> {
+    vec![
+        test!("rpc_access", alone, a_service_reaches_another_and_a_third_is_refused),
+        test!("rpc_access", alone, a_token_that_is_not_for_us_is_refused),
+        test!("rpc_access", alone, people_read_freely_and_need_a_grant_to_change_something),
+        test!("rpc_access", alone, a_wrong_flag_ends_the_process_with_one_line_and_status_64),
+    ]
+}
+
+const REPORT: &str = "karpenter.pricingcache.v1.PricingCache/ReportUnavailable";
+const LIST: &str = "karpenter.pricingcache.v1.PricingCache/ListUnavailable";
+
+/// Whether the call got past authentication and the access table, whatever its handler said then.
+fn was_let_in(code: Code) -> bool {
+    !matches!(code, Code::Unauthenticated | Code::PermissionDenied | Code::Unavailable)
+}
+
+async fn report_as(stack: &Stack, caller: runtime::Service) -> Result<Code> {
+    let caller = Impersonation::new(stack, caller, runtime::Service::PricingCache).await?;
+    let mut client = PricingCacheClient::new(caller.peers.any());
+    let answer = client.report_unavailable(ReportUnavailableRequest::default()).await;
+    Ok(answer.map_or_else(|status| status.code(), |_| Code::Ok))
+}
+
+async fn a_service_reaches_another_and_a_third_is_refused(stack: Stack) -> Result<()> {
+    let callee = Service::start(&stack, "pricing-cache", 1, &[])?;
+    let allowed = report_as(&stack, runtime::Service::Provisioner).await?;
+    let refused = report_as(&stack, runtime::Service::Termination).await?;
+    let refusals = callee.metric("karpenter_rpc_refused_total", "")?;
+    callee.stop(&stack)?;
+    ensure!(was_let_in(allowed), "the provisioner was answered {allowed:?}");
+    ensure!(refused == Code::PermissionDenied, "termination was answered {refused:?}");
+    ensure!(refusals >= 1.0, "the refusal was not counted");
+    Ok(())
+}
+
+async fn a_token_that_is_not_for_us_is_refused(stack: Stack) -> Result<()> {
+    let callee = Service::start(&stack, "pricing-cache", 1, &[])?;
+    // A token of the right account for the API server's own audience, and text that is no token at all.
+    let other_audience = stack.token("provisioner", &[]).await?;
+    for (what, text) in [("another audience", other_audience.as_str()), ("garbage", "not-a-token")] {
+        let (from, to) = (runtime::Service::Provisioner, runtime::Service::PricingCache);
+        let caller = Impersonation::with_token(&stack, from, to, text).await?;
+        let mut client = PricingCacheClient::new(caller.peers.any());
+        let answer = client.list_unavailable(ListUnavailableRequest {}).await;
+        let status = answer.err().with_context(|| format!("{what}: accepted"))?;
+        ensure!(status.code() == Code::Unauthenticated, "{what}: {status:?}");
+    }
+    let bare = grpcurl(&stack, None, &["-d", "{}", &callee.grpc, LIST])?;
+    callee.stop(&stack)?;
+    let said = String::from_utf8_lossy(&bare.stderr);
+    ensure!(said.contains("Unauthenticated"), "without a token: {said}");
+    Ok(())
+}
+
+async fn people_read_freely_and_need_a_grant_to_change_something(stack: Stack) -> Result<()> {
+    let callee = Service::start(&stack, "pricing-cache", 1, &[])?;
+    let client = stack.admin().await?;
+    let space = namespace(&client, "people").await?;
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), &space);
+    let person = ServiceAccount {
+        metadata: ObjectMeta { name: Some("person".to_owned()), ..ObjectMeta::default() },
+        ..ServiceAccount::default()
+    };
+    accounts.create(&PostParams::default(), &person).await?;
+    let request = TokenRequest {
+        spec: TokenRequestSpec {
+            audiences: vec![runtime::grpc::AUDIENCE.to_owned()],
+            ..TokenRequestSpec::default()
+        },
+        ..TokenRequest::default()
+    };
+    let issued = accounts.create_token_request("person", &PostParams::default(), &request).await?;
+    let token = issued.status.context("a token was issued")?.token;
+    let said = |method: &str| -> Result<String> {
+        let output = grpcurl(&stack, Some(&token), &["-d", "{}", &callee.grpc, method])?;
+        Ok(String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+
+    let listed = grpcurl(&stack, None, &[&callee.grpc, "list"])?;
+    let names = String::from_utf8_lossy(&listed.stdout).into_owned();
+    ensure!(names.contains("karpenter.pricingcache.v1.PricingCache"), "reflection lists {names:?}");
+    let health = grpcurl(&stack, None, &[&callee.grpc, "grpc.health.v1.Health/Check"])?;
+    let healthy = String::from_utf8_lossy(&health.stdout).into_owned();
+    ensure!(healthy.contains("SERVING") && !healthy.contains("NOT_SERVING"), "health says {healthy}");
+
+    let read = said(LIST)?;
+    ensure!(!read.contains("PermissionDenied") && !read.contains("Unauthenticated"), "reading: {read}");
+    let change = said(REPORT)?;
+    ensure!(change.contains("PermissionDenied"), "changing without a grant: {change}");
+
+    let bindings: Api<ClusterRoleBinding> = Api::all(client);
+    let grant = ClusterRoleBinding {
+        metadata: ObjectMeta { name: Some(space.clone()), ..ObjectMeta::default() },
+        role_ref: RoleRef {
+            api_group: "rbac.authorization.k8s.io".to_owned(),
+            kind: "ClusterRole".to_owned(),
+            name: "karpenter-operator".to_owned(),
+        },
+        subjects: Some(vec![Subject {
+            kind: "ServiceAccount".to_owned(),
+            name: "person".to_owned(),
+            namespace: Some(space.clone()),
+            ..Subject::default()
+        }]),
+    };
+    bindings.create(&PostParams::default(), &grant).await?;
+    let let_in = eventually("the grant to count", || async {
+        let answer = said(REPORT)?;
+        Ok((!answer.contains("PermissionDenied")).then_some(()))
+    })
+    .await;
+    bindings.delete(&space, &DeleteParams::default()).await?;
+    callee.stop(&stack)?;
+    let_in
+}
+
+async fn a_wrong_flag_ends_the_process_with_one_line_and_status_64(_stack: Stack) -> Result<()> {
+    for service in runtime::Service::ALL {
+        let output = std::process::Command::new(integration::rpc::binary(service.as_str())?)
+            .args(["--cluster-name=x", "--grpc-addr=nowhere"])
+            .env_clear()
+            .output()
+            .with_context(|| format!("run {service}"))?;
+        let said = String::from_utf8(output.stderr)?;
+        ensure!(output.status.code() == Some(64), "{service} ended with {:?}: {said}", output.status);
+        ensure!(said.trim().lines().count() == 1 && said.contains("--grpc-addr"), "{service} said {said:?}");
+    }
+    Ok(())
+}
