@@ -118,7 +118,8 @@ mod tests {
     #[tokio::test]
     async fn a_scraper_gets_the_format_it_asks_for() {
         let admin = admin(false);
-        let (_, kind, body) = get(&admin, "/metrics", "application/openmetrics-text;version=1.0.0,text/plain").await;
+        let (_, kind, body) =
+            get(&admin, "/metrics", "application/openmetrics-text;version=1.0.0,text/plain").await;
         assert_eq!(kind, OPEN_METRICS);
         assert!(body.ends_with("# EOF\n"));
         let (_, kind, body) = get(&admin, "/metrics", "*/*").await;

@@ -181,7 +181,8 @@ fn refusal(command: &clap::Command, error: &clap::Error) -> Refusal {
         return Refusal::Shown(error.to_string());
     }
     let text = error.to_string();
-    let mut line = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+    let mut line =
+        text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
     let variable = command.get_arguments().find_map(|arg| {
         let flag = format!("--{}", arg.get_long()?);
         let named = line.split([' ', '\'', '=']).any(|word| word == flag);

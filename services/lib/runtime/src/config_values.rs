@@ -68,7 +68,8 @@ mod tests {
 
     #[test]
     fn durations_follow_gos_grammar() {
-        let ok = [("10s", 10_000), ("1m30s", 90_000), ("1.5h", 5_400_000), ("100ms", 100), ("0", 0), ("0s", 0)];
+        let ok =
+            [("10s", 10_000), ("1m30s", 90_000), ("1.5h", 5_400_000), ("100ms", 100), ("0", 0), ("0s", 0)];
         for (text, millis) in ok {
             assert_eq!(go_duration(text), Ok(Duration::from_millis(millis)), "{text}");
         }

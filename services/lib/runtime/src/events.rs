@@ -86,7 +86,8 @@ pub struct Recorder {
 impl Recorder {
     pub fn new(client: Client, replica: &str, metrics: Metrics) -> (Writer, Self) {
         let (waiting, events) = mpsc::channel(WAITING);
-        let writer = Writer { client, instance: replica.to_owned(), events, written: HashMap::new(), count: 0 };
+        let writer =
+            Writer { client, instance: replica.to_owned(), events, written: HashMap::new(), count: 0 };
         (writer, Self { waiting, metrics })
     }
 
@@ -195,7 +196,12 @@ mod tests {
     }
 
     fn about(uid: &str) -> ObjectReference {
-        ObjectReference { kind: Some("Node".into()), name: Some("n".into()), uid: Some(uid.into()), ..Default::default() }
+        ObjectReference {
+            kind: Some("Node".into()),
+            name: Some("n".into()),
+            uid: Some(uid.into()),
+            ..Default::default()
+        }
     }
 
     #[tokio::test(start_paused = true)]

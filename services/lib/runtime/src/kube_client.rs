@@ -18,7 +18,9 @@ use crate::{ProcessConfig, Service};
 
 /// From kubeconfig or the pod's ServiceAccount.
 pub async fn connect(service: Service, config: &ProcessConfig) -> anyhow::Result<Client> {
-    let found = Config::infer().await.context("find the Kubernetes API: neither a kubeconfig nor a ServiceAccount works")?;
+    let found = Config::infer()
+        .await
+        .context("find the Kubernetes API: neither a kubeconfig nor a ServiceAccount works")?;
     build(service, config, found)
 }
 

@@ -4,12 +4,12 @@
 //!
 //! A service is three small files on top of it:
 //!
-//! ```ignore
-//! // main.rs
-//! fn main() -> std::process::ExitCode {
-//!     runtime::main(Service::PricingCache, pricing_cache::start)
-//! }
-//!
+//! ```no_run
+//! # use proto::interruptionwatcher::v1::{
+//! #     *, interruption_watcher_server::{SERVICE_NAME, InterruptionWatcher, InterruptionWatcherServer},
+//! # };
+//! # use runtime::{Service, grpc::{Access, GrpcServer, Humans}, watch::{Change, Watch}};
+//! # use k8s_openapi::api::core::v1::Node;
 //! // config.rs
 //! #[derive(Debug, clap::Parser)]
 //! pub struct Config {
@@ -19,21 +19,61 @@
 //!     pub settings: runtime::Settings,
 //! }
 //! impl runtime::ServiceConfig for Config {
-//!     fn process(&self) -> &runtime::ProcessConfig { &self.process }
+//!     fn process(&self) -> &runtime::ProcessConfig {
+//!         &self.process
+//!     }
 //! }
 //!
 //! // lib.rs: the whole wiring
 //! pub async fn start(config: Config, shell: &mut runtime::Shell) -> anyhow::Result<()> {
-//!     let (actor, prices) = Prices::new(config.settings, shell.readiness.check("prices", "first refresh"));
-//!     let stop = shell.stop();
-//!     shell.process.spawn("prices", actor.run(stop));
+//!     let (actor, events) = Events::new(config.settings.interruption_queue, shell.events());
+//!     shell.watch("nodes", Watch::<Node>::all(shell.kube.clone()), events.clone());
+//!     let termination = shell.peers(Service::Termination)?; // TerminationClient::new(termination.leader())
+//!     let (leadership, stop) = (shell.leadership(), shell.stop());
+//!     shell.process.spawn("events", leadership.lead(stop.clone(), manage_rules));
+//!     shell.process.spawn("queue", actor.run(stop));
 //!
 //!     let access = Access::new()
-//!         .allow(SERVICE_NAME, "GetPrices", &[Service::Provisioner], Humans::Read)
-//!         .allow(SERVICE_NAME, "ReportUnavailable", &[Service::InterruptionWatcher], Humans::Granted);
-//!     shell.serve(GrpcServer::new(access).add_service(PricingCacheServer::new(Handler { prices }))).await?;
+//!         .allow(SERVICE_NAME, "ListEvents", &[], Humans::Read)
+//!         .allow(SERVICE_NAME, "GetStats", &[Service::Termination], Humans::Read)
+//!         .allow(SERVICE_NAME, "Replay", &[], Humans::Granted);
+//!     shell.serve(GrpcServer::new(access).add_service(InterruptionWatcherServer::new(Handler))).await?;
 //!     Ok(())
 //! }
+//!
+//! // main.rs
+//! fn main() -> std::process::ExitCode {
+//!     runtime::main(Service::InterruptionWatcher, start)
+//! }
+//! # struct Events;
+//! # enum Command { Nodes }
+//! # impl From<Change<Node>> for Command { fn from(_: Change<Node>) -> Self { Self::Nodes } }
+//! # impl Events {
+//! #     fn new(_: String, _: runtime::events::Recorder) -> (Self, tokio::sync::mpsc::Sender<Command>) {
+//! #         (Self, tokio::sync::mpsc::channel(1).0)
+//! #     }
+//! #     async fn run(self, stop: tokio_util::sync::CancellationToken) -> anyhow::Result<()> {
+//! #         stop.cancelled().await;
+//! #         Ok(())
+//! #     }
+//! # }
+//! # async fn manage_rules(lost: tokio_util::sync::CancellationToken) -> anyhow::Result<()> {
+//! #     lost.cancelled().await;
+//! #     Ok(())
+//! # }
+//! # struct Handler;
+//! # #[tonic::async_trait]
+//! # impl InterruptionWatcher for Handler {
+//! #     async fn list_events(&self, _: tonic::Request<ListEventsRequest>) -> Result<tonic::Response<ListEventsResponse>, tonic::Status> {
+//! #         Ok(tonic::Response::new(Default::default()))
+//! #     }
+//! #     async fn get_stats(&self, _: tonic::Request<GetStatsRequest>) -> Result<tonic::Response<GetStatsResponse>, tonic::Status> {
+//! #         Ok(tonic::Response::new(Default::default()))
+//! #     }
+//! #     async fn replay(&self, _: tonic::Request<ReplayRequest>) -> Result<tonic::Response<ReplayResponse>, tonic::Status> {
+//! #         Ok(tonic::Response::new(Default::default()))
+//! #     }
+//! # }
 //! ```
 
 pub mod admin;

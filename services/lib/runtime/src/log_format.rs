@@ -58,6 +58,20 @@ where
     }
 }
 
+/// An error with its causes, each said once: many errors already repeat their source in their own text.
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let next = cause.to_string();
+        if !text.contains(&next) {
+            text = format!("{text}: {next}");
+        }
+        source = cause.source();
+    }
+    text
+}
+
 struct Fields(Map<String, Value>);
 
 impl Fields {
@@ -89,16 +103,7 @@ impl Visit for Fields {
 
     /// The whole chain, so that a log line needs no `{:#}` at the place where it is written.
     fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
-        let mut text = value.to_string();
-        let mut source = value.source();
-        while let Some(cause) = source {
-            let cause_text = cause.to_string();
-            if !text.ends_with(&cause_text) {
-                text = format!("{text}: {cause_text}");
-            }
-            source = cause.source();
-        }
-        self.put(field, text);
+        self.put(field, chain(value));
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {

@@ -89,12 +89,32 @@ impl Metrics {
             events_dropped: Counter::default(),
         };
         let m = &metrics;
-        m.register("grpc_server_handled_total", "RPCs answered, by method and code", m.rpc_server.handled.clone());
+        m.register(
+            "grpc_server_handled_total",
+            "RPCs answered, by method and code",
+            m.rpc_server.handled.clone(),
+        );
         m.register("grpc_server_handling_seconds", "Time to answer an RPC", m.rpc_server.seconds.clone());
-        m.register("grpc_client_handled_total", "RPCs made, by method and code", m.rpc_client.handled.clone());
-        m.register("grpc_client_handling_seconds", "Time of an RPC as its caller sees it", m.rpc_client.seconds.clone());
-        m.register("karpenter_rpc_refused_total", "RPCs refused before their handler, by reason", m.refused.clone());
-        m.register("karpenter_watch_errors_total", "Failed lists and watches, by kind", m.watch_errors.clone());
+        m.register(
+            "grpc_client_handled_total",
+            "RPCs made, by method and code",
+            m.rpc_client.handled.clone(),
+        );
+        m.register(
+            "grpc_client_handling_seconds",
+            "Time of an RPC as its caller sees it",
+            m.rpc_client.seconds.clone(),
+        );
+        m.register(
+            "karpenter_rpc_refused_total",
+            "RPCs refused before their handler, by reason",
+            m.refused.clone(),
+        );
+        m.register(
+            "karpenter_watch_errors_total",
+            "Failed lists and watches, by kind",
+            m.watch_errors.clone(),
+        );
         m.register(
             "karpenter_watch_malformed_objects_total",
             "Objects skipped because they do not parse, by kind",
@@ -179,7 +199,9 @@ mod tests {
         let text = metrics.prometheus_text();
         assert!(text.contains("# TYPE karpenter_nodeclaims_created_total counter\n"), "{text}");
         assert!(text.contains("karpenter_nodeclaims_created_total{reason=\"provisioned\"} 1\n"), "{text}");
-        assert!(text.contains("# TYPE karpenter_nodepools_cost_total gauge\nkarpenter_nodepools_cost_total 0\n"));
+        assert!(
+            text.contains("# TYPE karpenter_nodepools_cost_total gauge\nkarpenter_nodepools_cost_total 0\n")
+        );
         assert!(!text.contains("_total_total") && !text.contains("# EOF"));
         assert!(metrics.open_metrics().ends_with("# EOF\n"));
     }
@@ -188,7 +210,8 @@ mod tests {
     fn every_service_tells_about_its_process_and_build() {
         let text = Metrics::new(Service::PricingCache).prometheus_text();
         let value = |name: &str| -> f64 {
-            let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name}: {text}"));
+            let line =
+                text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name}: {text}"));
             line.rsplit(' ').next().unwrap().parse().unwrap()
         };
         assert!(value("process_resident_memory_bytes ") > 1e6);

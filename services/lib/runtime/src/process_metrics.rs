@@ -40,7 +40,8 @@ impl Collector for ProcessCollector {
         gauge("process_start_time_seconds", "When the process began, seconds since 1970", started)?;
         if let Some(stat) = stat {
             let cpu = ConstCounter::new(stat.cpu_seconds);
-            let into = encoder.encode_descriptor("process_cpu_seconds", "CPU time used", None, cpu.metric_type())?;
+            let into =
+                encoder.encode_descriptor("process_cpu_seconds", "CPU time used", None, cpu.metric_type())?;
             cpu.encode(into)?;
         }
         let build = Family::<[(&str, &str); 4], prometheus_client::metrics::gauge::Gauge>::default();
@@ -51,7 +52,8 @@ impl Collector for ProcessCollector {
             ("goarch", std::env::consts::ARCH),
         ];
         build.get_or_create(&labels).set(1);
-        let into = encoder.encode_descriptor("karpenter_build_info", "What runs here", None, build.metric_type())?;
+        let into =
+            encoder.encode_descriptor("karpenter_build_info", "What runs here", None, build.metric_type())?;
         build.encode(into)
     }
 }

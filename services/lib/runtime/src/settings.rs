@@ -166,7 +166,8 @@ mod tests {
 
     #[test]
     fn a_partial_list_of_gates_keeps_the_other_defaults() {
-        let gates: FeatureGates = "NodeRepair=true, SpotToSpotConsolidation=True,Future=true".parse().unwrap();
+        let gates: FeatureGates =
+            "NodeRepair=true, SpotToSpotConsolidation=True,Future=true".parse().unwrap();
         let expected =
             FeatureGates { node_repair: true, spot_to_spot_consolidation: true, ..FeatureGates::default() };
         assert_eq!(gates, expected);

@@ -111,7 +111,8 @@ impl Shell {
         };
         let (peers, trust, leader) = Peers::new(callee, &namespace, lease.clone(), secure, outgoing);
         let unasked = Readiness::default();
-        let maps = Watch::<ConfigMap>::namespaced(self.kube.clone(), &namespace).named(&callee.trust_config_map());
+        let maps =
+            Watch::<ConfigMap>::namespaced(self.kube.clone(), &namespace).named(&callee.trust_config_map());
         self.watch_with("peers", maps, trust, unasked.check("trust", "first look"));
         if callee.elects_leader() {
             let leases = Watch::<Lease>::namespaced(self.kube.clone(), &namespace).named(&lease);

@@ -16,10 +16,10 @@ use tracing_subscriber::{
 
 use crate::{ProcessConfig, Service, log_format::JsonLines};
 
-/// The exporter's own machinery says at ERROR that a collector is away, and kube's client logs every refused request at
-/// ERROR before its caller has judged it. Neither is for a person to act on.
+/// The exporter's own machinery says at ERROR that a collector is away; kube's client and watcher log every failure before
+/// its caller has judged it, and then our own line says the same. None of it is for a person to act on.
 const MUTED: &str = "opentelemetry=off,opentelemetry_sdk=off,opentelemetry_otlp=off,h2=off,hyper=off,hyper_util=off,\
-                     tower=off,tonic=off,rustls=off,kube_client::client::builder=off";
+                     tower=off,tonic=off,rustls=off,kube_client::client=off,kube_runtime::watcher=off";
 
 /// How long the last spans may take to leave. With no collector listening this is what an exit costs.
 const FLUSH: Duration = Duration::from_secs(1);
@@ -48,7 +48,11 @@ impl Telemetry {
                 .with_tracer(provider.tracer(service.as_str()))
                 .with_filter(EnvFilter::new(format!("info,{MUTED}")))
         });
-        tracing_subscriber::registry().with(logs).with(traces).try_init().context("install the log and trace layers")?;
+        tracing_subscriber::registry()
+            .with(logs)
+            .with(traces)
+            .try_init()
+            .context("install the log and trace layers")?;
         Ok(Self { provider })
     }
 }

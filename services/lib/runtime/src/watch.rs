@@ -18,10 +18,10 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use crate::{Check, Metrics, metrics::Kind};
+use crate::{Check, Metrics, log_format::chain, metrics::Kind};
 
 /// Never longer than this between two tries: an API server that comes back is noticed within seconds.
-const SLOWEST: Duration = Duration::from_secs(5);
+const SLOWEST: Duration = Duration::from_secs(3);
 const QUICKEST: Duration = Duration::from_millis(250);
 const PAGE: u32 = 500;
 
@@ -112,7 +112,12 @@ where
         stop: CancellationToken,
     ) -> anyhow::Result<()> {
         let kind = K::kind(&()).into_owned();
-        let mut intake = Intake { kind: kind.clone(), metrics: metrics.clone(), listed: Vec::new(), warned: HashSet::new() };
+        let mut intake = Intake {
+            kind: kind.clone(),
+            metrics: metrics.clone(),
+            listed: Vec::new(),
+            warned: HashSet::new(),
+        };
         let mut stream = std::pin::pin!(watcher::watcher(self.api, self.config));
         let mut failing: Option<BackoffIter> = None;
         loop {
@@ -139,8 +144,10 @@ where
                     metrics.watch_errors.get_or_create(&Kind { kind: kind.clone() }).inc();
                     // One warning an outage; a minute without API server must not fill the log.
                     match &failing {
-                        None => warn!(kind, %error, "watch failed, trying again until it works"),
-                        Some(_) => debug!(kind, %error, "watch still fails"),
+                        None => {
+                            warn!(kind, error = chain(&error), "watch failed, trying again until it works")
+                        }
+                        Some(_) => debug!(kind, error = chain(&error), "watch still fails"),
                     }
                     let pause = failing.get_or_insert_with(backoff).next().unwrap_or(SLOWEST);
                     tokio::select! {
@@ -214,7 +221,6 @@ impl<K: Resource<DynamicType = ()> + Clone> Intake<K> {
         }
     }
 }
-
 
 #[cfg(test)]
 #[path = "watch_tests.rs"]

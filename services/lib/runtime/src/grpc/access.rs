@@ -48,7 +48,11 @@ impl Access {
 
 /// Health and reflection are for probes and tools that have no token, and tell nothing that is secret.
 pub(crate) fn is_open(path: &str) -> bool {
-    ["/grpc.health.v1.Health/", "/grpc.reflection.v1.ServerReflection/", "/grpc.reflection.v1alpha.ServerReflection/"]
-        .iter()
-        .any(|prefix| path.starts_with(prefix))
+    [
+        "/grpc.health.v1.Health/",
+        "/grpc.reflection.v1.ServerReflection/",
+        "/grpc.reflection.v1alpha.ServerReflection/",
+    ]
+    .iter()
+    .any(|prefix| path.starts_with(prefix))
 }

@@ -34,7 +34,10 @@ const MOST_REVIEWS_AT_ONCE: usize = 16;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identity {
     Service(Service),
-    Human { user: String, groups: Vec<String> },
+    Human {
+        user: String,
+        groups: Vec<String>,
+    },
     /// Authentication is switched off, or the method needs none.
     Anonymous,
 }
@@ -84,7 +87,8 @@ impl Authenticator {
         if let Some(verdict) = self.remembered(&key) {
             return verdict.map_err(Error::Rejected);
         }
-        let verdict = tokio::time::timeout(CALL_TIMEOUT, self.ask(token)).await.map_err(|_| Error::Slow)??;
+        let verdict =
+            tokio::time::timeout(CALL_TIMEOUT, self.ask(token)).await.map_err(|_| Error::Slow)??;
         let believed = if verdict.is_ok() { remaining(token).min(BELIEVED) } else { DISBELIEVED };
         self.remember(key, Instant::now() + believed, verdict.clone());
         verdict.map_err(Error::Rejected)
@@ -92,12 +96,15 @@ impl Authenticator {
 
     async fn ask(&self, token: &str) -> Result<Verdict, Error> {
         let _turn = self.asking.acquire().await.expect("the semaphore is never closed");
-        let spec = TokenReviewSpec { token: Some(token.to_owned()), audiences: Some(vec![AUDIENCE.to_owned()]) };
+        let spec =
+            TokenReviewSpec { token: Some(token.to_owned()), audiences: Some(vec![AUDIENCE.to_owned()]) };
         let review = TokenReview { spec, ..TokenReview::default() };
         let answer = self.reviews.create(&PostParams::default(), &review).await;
         let status = answer.map_err(|error| Error::Unknown(Box::new(error)))?.status.unwrap_or_default();
         if status.authenticated != Some(true) {
-            return Ok(Err(status.error.unwrap_or_else(|| "it is unknown or has another audience".to_owned())));
+            return Ok(Err(status
+                .error
+                .unwrap_or_else(|| "it is unknown or has another audience".to_owned())));
         }
         // An authenticator that knows nothing of audiences answers for the API server's own; that is not ours.
         if !status.audiences.unwrap_or_default().iter().any(|audience| audience == AUDIENCE) {
@@ -110,7 +117,9 @@ impl Authenticator {
         let name = user.username.unwrap_or_default();
         let account = name.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
         match account {
-            Some((namespace, account)) if namespace == self.namespace => Service::from_service_account(account),
+            Some((namespace, account)) if namespace == self.namespace => {
+                Service::from_service_account(account)
+            }
             _ => None,
         }
         .map_or_else(

@@ -14,7 +14,6 @@ use tower::{Service, ServiceExt as _};
 use tracing::{Instrument as _, Span, field};
 
 use super::{
-    connection::chain,
     deadline,
     discovery::{Peers, Pick},
     errors,
@@ -23,7 +22,7 @@ use super::{
     request_id,
     token::TokenFile,
 };
-use crate::{metrics::RpcFamilies, trace};
+use crate::{log_format::chain, metrics::RpcFamilies, trace};
 
 /// For a call whose request names no timeout. (For a stream: until it begins.)
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -70,7 +69,8 @@ impl Caller {
 
         let mut call = Call::begin(&self.outgoing.families, method, span.clone());
         let (began, callee) = (Instant::now(), self.peers.callee());
-        let sent = tokio::time::timeout(deadline, self.exchange(request, deadline, began)).instrument(span).await;
+        let sent =
+            tokio::time::timeout(deadline, self.exchange(request, deadline, began)).instrument(span).await;
         let outcome = sent.unwrap_or_else(|_| Err(late(callee, deadline)));
         match outcome {
             Ok(response) => Ok(call.follow(response)),
@@ -88,7 +88,8 @@ impl Caller {
         began: Instant,
     ) -> Result<Response<Body>, Status> {
         if let Some(token) = &self.outgoing.token {
-            let token = token.header().map_err(|error| errors::unauthenticated("TOKEN_MISSING", chain(&error)))?;
+            let token =
+                token.header().map_err(|error| errors::unauthenticated("TOKEN_MISSING", chain(&error)))?;
             request.headers_mut().insert(header::AUTHORIZATION, token);
         }
         let (replica, channel) = self.peers.pick(&self.pick).await?;
@@ -125,7 +126,12 @@ impl Caller {
 }
 
 fn late(callee: crate::Service, deadline: Duration) -> Status {
-    errors::status(Code::DeadlineExceeded, "DEADLINE", format!("no answer from {callee} within {deadline:?}"), [])
+    errors::status(
+        Code::DeadlineExceeded,
+        "DEADLINE",
+        format!("no answer from {callee} within {deadline:?}"),
+        [],
+    )
 }
 
 impl Service<Request<Body>> for Caller {

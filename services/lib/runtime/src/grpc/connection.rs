@@ -10,10 +10,14 @@ use tonic::transport::{Channel, Endpoint, Uri};
 use tower::service_fn;
 
 use super::pin::Pins;
+use crate::log_format::chain;
 
 const CONNECT: Duration = Duration::from_secs(2);
-/// A replica that could not be reached is asked last for this long.
+/// A replica that could not be reached is asked last for this long, and twice as long each time it fails again: the entry of
+/// a replica whose machine died stays until its certificate expires, and must not cost a call a connect timeout every now
+/// and then.
 const DOWN: Duration = Duration::from_secs(5);
+const LONGEST_DOWN: Duration = Duration::from_secs(300);
 
 pub(crate) struct Connection {
     pub(crate) replica: String,
@@ -21,7 +25,13 @@ pub(crate) struct Connection {
     /// `None` without TLS.
     tls: Option<(Pins, ServerName<'static>)>,
     channel: Mutex<Option<Channel>>,
-    down_until: std::sync::Mutex<Option<Instant>>,
+    down: std::sync::Mutex<Option<Down>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Down {
+    until: Instant,
+    lasts: Duration,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -43,25 +53,33 @@ impl Connection {
             addr,
             tls: tls.map(|(certificates, name)| (Pins::new(certificates), name)),
             channel: Mutex::default(),
-            down_until: std::sync::Mutex::default(),
+            down: std::sync::Mutex::default(),
         }
     }
 
     /// From the next handshake on, only these are accepted. A connection that stands was made to a key that the replica had
     /// published, and stays.
     pub(crate) fn pin(&self, certificates: Vec<CertificateDer<'static>>) {
-        if let Some((pins, _)) = &self.tls {
-            pins.replace(certificates);
+        if let Some((pins, _)) = &self.tls
+            && pins.replace(certificates)
+        {
+            // It has just published something new, so it lives.
+            *self.down() = None;
         }
     }
 
     pub(crate) fn is_down(&self) -> bool {
-        let down_until = self.down_until.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        down_until.is_some_and(|until| Instant::now() < until)
+        self.down().is_some_and(|down| Instant::now() < down.until)
     }
 
-    fn set_down(&self, until: Option<Instant>) {
-        *self.down_until.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = until;
+    fn down(&self) -> std::sync::MutexGuard<'_, Option<Down>> {
+        self.down.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn set_down(&self) {
+        let mut down = self.down();
+        let lasts = down.map_or(DOWN, |before| (before.lasts * 2).min(LONGEST_DOWN));
+        *down = Some(Down { until: Instant::now() + lasts, lasts });
     }
 
     /// A channel that was connected at least once. Nothing is sent yet, so failing here and going to another replica
@@ -74,18 +92,18 @@ impl Connection {
         match self.connect().await {
             Ok(channel) => {
                 *slot = Some(channel.clone());
-                self.set_down(None);
+                *self.down() = None;
                 Ok(channel)
             }
             Err(reason) => {
-                self.set_down(Some(Instant::now() + DOWN));
+                self.set_down();
                 Err(Unreachable { replica: self.replica.clone(), addr: self.addr, reason })
             }
         }
     }
 
     pub(crate) async fn failed(&self) {
-        self.set_down(Some(Instant::now() + DOWN));
+        self.set_down();
         *self.channel.lock().await = None;
     }
 
@@ -122,20 +140,6 @@ async fn dial(
         connector.connect(name, stream).await
     });
     stream.await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?.map(TokioIo::new)
-}
-
-/// tonic says "transport error" and hides what happened in its causes.
-pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut texts = vec![error.to_string()];
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let text = cause.to_string();
-        if texts.last() != Some(&text) {
-            texts.push(text);
-        }
-        source = cause.source();
-    }
-    texts.join(": ")
 }
 
 /// Shared by everybody who calls the same replica.

@@ -21,7 +21,10 @@ use super::{
     errors,
     published::{self, Replica},
 };
-use crate::{Service, watch::{Change, Index}};
+use crate::{
+    Service,
+    watch::{Change, Index},
+};
 
 /// How long a first call waits for the first look at who is there.
 const FIRST_LOOK: Duration = Duration::from_secs(2);
@@ -68,9 +71,17 @@ impl Peers {
     ) -> (Self, TrustIndex, LeaderIndex) {
         let (view, seen) = watch::channel(View::default());
         let view = Arc::new(view);
-        let name = ServerName::try_from(callee.dns_name(namespace)).expect("made of a service and a namespace name");
+        let name =
+            ServerName::try_from(callee.dns_name(namespace)).expect("made of a service and a namespace name");
         let trust = TrustIndex { view: view.clone(), name: secure.then_some(name) };
-        let inner = Inner { callee, namespace: namespace.to_owned(), lease, seen, turn: AtomicUsize::new(0), outgoing };
+        let inner = Inner {
+            callee,
+            namespace: namespace.to_owned(),
+            lease,
+            seen,
+            turn: AtomicUsize::new(0),
+            outgoing,
+        };
         (Self { inner: Arc::new(inner) }, trust, LeaderIndex { view })
     }
 
@@ -173,7 +184,9 @@ impl TrustIndex {
             let mut before = std::mem::take(&mut view.replicas);
             view.looked = true;
             // With TLS, a replica that published no certificate cannot be trusted and is not there.
-            let usable = replicas.into_iter().filter(|(_, replica)| self.name.is_none() || !replica.certificates.is_empty());
+            let usable = replicas
+                .into_iter()
+                .filter(|(_, replica)| self.name.is_none() || !replica.certificates.is_empty());
             view.replicas = usable
                 .map(|(name, replica)| {
                     let known = before.remove(&name).filter(|known| known.addr == replica.addr);

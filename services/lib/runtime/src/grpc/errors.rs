@@ -16,7 +16,8 @@ pub fn status<'a>(
     message: impl Into<String>,
     metadata: impl IntoIterator<Item = (&'a str, String)>,
 ) -> Status {
-    let metadata: HashMap<String, String> = metadata.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+    let metadata: HashMap<String, String> =
+        metadata.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
     Status::with_error_details(code, message, ErrorDetails::with_error_info(reason, DOMAIN, metadata))
 }
 
@@ -37,7 +38,9 @@ pub fn not_found(kind: &str, name: &str) -> Status {
 pub fn not_leader(leader: Option<&str>) -> Status {
     let message = match leader {
         Some(leader) => format!("this replica does not lead; ask {leader}"),
-        None => "this replica does not lead, and nobody holds the lease; try again in some seconds".to_owned(),
+        None => {
+            "this replica does not lead, and nobody holds the lease; try again in some seconds".to_owned()
+        }
     };
     let metadata = leader.map(|leader| ("leader", leader.to_owned()));
     status(Code::FailedPrecondition, "NOT_LEADER", message, metadata)

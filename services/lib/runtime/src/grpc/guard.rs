@@ -51,7 +51,13 @@ struct Question {
 
 impl Guard {
     /// Without a client nobody is asked and everybody is let in: for runs with `--insecure-local` only.
-    pub(crate) fn new(callee: Service, namespace: &str, access: Access, metrics: Metrics, client: Option<Client>) -> Self {
+    pub(crate) fn new(
+        callee: Service,
+        namespace: &str,
+        access: Access,
+        metrics: Metrics,
+        client: Option<Client>,
+    ) -> Self {
         let check = client.map(|client| Check {
             namespace: namespace.to_owned(),
             authenticator: Authenticator::new(client.clone(), namespace),
@@ -76,7 +82,12 @@ impl Guard {
         verdict.map_err(|(_, status)| status)
     }
 
-    async fn judge(&self, check: &Check, rule: &Rule, headers: &HeaderMap) -> Result<Identity, (&'static str, Status)> {
+    async fn judge(
+        &self,
+        check: &Check,
+        rule: &Rule,
+        headers: &HeaderMap,
+    ) -> Result<Identity, (&'static str, Status)> {
         let refuse = |reason, message: String| (reason, errors::unauthenticated(reason, message));
         let token = bearer(headers).ok_or_else(|| {
             let how = format!(
@@ -100,9 +111,10 @@ impl Guard {
             (Identity::Service(service), _) if rule.services.contains(service) => true,
             // An account of ours that the table does not name gets no more than a person would.
             (Identity::Service(_) | Identity::Human { .. }, Humans::Read) => true,
-            (Identity::Human { user, groups }, Humans::Granted) => {
-                self.granted(check, rule, user, groups).await.map_err(|status| ("GRANT_NOT_REVIEWED", status))?
-            }
+            (Identity::Human { user, groups }, Humans::Granted) => self
+                .granted(check, rule, user, groups)
+                .await
+                .map_err(|status| ("GRANT_NOT_REVIEWED", status))?,
             _ => false,
         };
         if allowed { Ok(identity) } else { Err(("NOT_ALLOWED", self.denied(rule, &identity))) }
@@ -121,12 +133,24 @@ impl Guard {
                 format!("is for other services only: {who}")
             }
         };
-        let metadata = [("caller", identity.to_string()), ("method", method.clone()), ("service", callee.to_string())];
-        errors::permission_denied("NOT_ALLOWED", format!("{identity} may not call {method} of {callee}: it {what}"), metadata)
+        let metadata =
+            [("caller", identity.to_string()), ("method", method.clone()), ("service", callee.to_string())];
+        errors::permission_denied(
+            "NOT_ALLOWED",
+            format!("{identity} may not call {method} of {callee}: it {what}"),
+            metadata,
+        )
     }
 
-    async fn granted(&self, check: &Check, rule: &Rule, user: &str, groups: &[String]) -> Result<bool, Status> {
-        let question = Question { user: user.to_owned(), groups: groups.to_vec(), method: rule.method.to_lowercase() };
+    async fn granted(
+        &self,
+        check: &Check,
+        rule: &Rule,
+        user: &str,
+        groups: &[String],
+    ) -> Result<bool, Status> {
+        let question =
+            Question { user: user.to_owned(), groups: groups.to_vec(), method: rule.method.to_lowercase() };
         let now = Instant::now();
         let known = check.grants.lock().unwrap_or_else(PoisonError::into_inner).get(&question).copied();
         if let Some((_, allowed)) = known.filter(|(until, _)| now < *until) {
@@ -149,11 +173,14 @@ impl Guard {
             },
             ..SubjectAccessReview::default()
         };
-        let unknown = |why: String| errors::unavailable("GRANT_NOT_REVIEWED", format!("ask the API server for {user}'s grant: {why}"));
+        let unknown = |why: String| {
+            errors::unavailable("GRANT_NOT_REVIEWED", format!("ask the API server for {user}'s grant: {why}"))
+        };
         let params = PostParams::default();
         let asked = tokio::time::timeout(CALL_TIMEOUT, check.reviews.create(&params, &review)).await;
         let answer = asked.map_err(|_| unknown("no answer in time".to_owned()))?;
-        let allowed = answer.map_err(|error| unknown(error.to_string()))?.status.is_some_and(|status| status.allowed);
+        let allowed =
+            answer.map_err(|error| unknown(error.to_string()))?.status.is_some_and(|status| status.allowed);
         let until = now + if allowed { GRANT_BELIEVED } else { REFUSAL_BELIEVED };
         let mut grants = check.grants.lock().unwrap_or_else(PoisonError::into_inner);
         if grants.len() >= MOST_ENTRIES {

@@ -46,7 +46,10 @@ impl Methods {
     }
 
     pub(crate) fn of_service<'a>(&'a self, service: &'a str) -> impl Iterator<Item = (&'a str, &'a Method)> {
-        self.by_path.iter().filter(move |(_, method)| method.service == service).map(|(path, m)| (path.as_str(), m))
+        self.by_path
+            .iter()
+            .filter(move |(_, method)| method.service == service)
+            .map(|(path, m)| (path.as_str(), m))
     }
 }
 
@@ -58,7 +61,10 @@ mod tests {
     fn our_methods_are_known_and_strangers_share_a_name() {
         let methods = Methods::read(&[proto::FILE_DESCRIPTOR_SET]).unwrap();
         let known = methods.named("/karpenter.pricingcache.v1.PricingCache/GetPrices");
-        assert_eq!((known.service.as_str(), known.name.as_str()), ("karpenter.pricingcache.v1.PricingCache", "GetPrices"));
+        assert_eq!(
+            (known.service.as_str(), known.name.as_str()),
+            ("karpenter.pricingcache.v1.PricingCache", "GetPrices")
+        );
         assert_eq!(methods.named("/made.up/Thing").service, "unknown");
         assert_eq!(methods.of_service("karpenter.interruptionwatcher.v1.InterruptionWatcher").count(), 3);
     }

@@ -9,11 +9,7 @@ use std::{
 
 use http::HeaderMap;
 use http_body::{Frame, SizeHint};
-use tonic::{
-    Code, Status,
-    body::Body,
-    codegen::Bytes,
-};
+use tonic::{Code, Status, body::Body, codegen::Bytes};
 use tracing::Span;
 
 use super::methods::Method;
@@ -38,7 +34,8 @@ impl Call {
             return;
         }
         let Method { service, name } = &self.method;
-        let labels = RpcLabels { grpc_service: service.clone(), grpc_method: name.clone(), grpc_code: label(code) };
+        let labels =
+            RpcLabels { grpc_service: service.clone(), grpc_method: name.clone(), grpc_code: label(code) };
         self.families.handled.get_or_create(&labels).inc();
         let method = RpcMethod { grpc_service: service.clone(), grpc_method: name.clone() };
         self.families.seconds.get_or_create(&method).observe(self.began.elapsed().as_secs_f64());

@@ -25,12 +25,20 @@ impl Pins {
         Self(Arc::new(RwLock::new(certificates)))
     }
 
-    pub(crate) fn replace(&self, certificates: Vec<CertificateDer<'static>>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = certificates;
+    /// Whether that changes anything.
+    pub(crate) fn replace(&self, certificates: Vec<CertificateDer<'static>>) -> bool {
+        let mut pins = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let changed = *pins != certificates;
+        *pins = certificates;
+        changed
     }
 
-    pub(crate) fn contains(&self, certificate: &CertificateDer<'_>) -> bool {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).iter().any(|pin| pin.as_ref() == certificate.as_ref())
+    fn contains(&self, certificate: &CertificateDer<'_>) -> bool {
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .any(|pin| pin.as_ref() == certificate.as_ref())
     }
 
     pub(crate) fn client_config(&self) -> Result<Arc<ClientConfig>, Error> {

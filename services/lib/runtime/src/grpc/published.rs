@@ -29,7 +29,8 @@ pub(crate) fn read(data: &BTreeMap<String, String>) -> BTreeMap<String, Replica>
         .filter_map(|(name, addr)| {
             let addr = addr.trim().parse().ok()?;
             let pem = data.get(&pem_key(name)).map(String::as_str).unwrap_or_default();
-            let certificates = CertificateDer::pem_slice_iter(pem.as_bytes()).filter_map(Result::ok).collect();
+            let certificates =
+                CertificateDer::pem_slice_iter(pem.as_bytes()).filter_map(Result::ok).collect();
             Some((name.to_owned(), Replica { addr, certificates }))
         })
         .collect()

@@ -49,7 +49,14 @@ impl GrpcServer {
         Self {
             routes: Routes::builder(),
             names: Vec::new(),
-            descriptors: vec![proto::FILE_DESCRIPTOR_SET],
+            descriptors: vec![
+                proto::FILE_DESCRIPTOR_SET,
+                tonic_health::pb::FILE_DESCRIPTOR_SET,
+                tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET,
+                tonic_reflection::pb::v1alpha::FILE_DESCRIPTOR_SET,
+                // With it, grpcurl prints the reasons in our errors instead of base64.
+                tonic_types::pb::FILE_DESCRIPTOR_SET,
+            ],
             access,
             longest: LONGEST,
             concurrency: CONCURRENCY,
@@ -120,11 +127,17 @@ impl GrpcServer {
     }
 
     fn reflection(&self) -> tonic_reflection::server::Builder<'static> {
-        let ours = tonic_reflection::server::Builder::configure()
-            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET);
-        let ours = self.descriptors.iter().fold(ours, |builder, set| builder.register_encoded_file_descriptor_set(set));
+        let empty = tonic_reflection::server::Builder::configure().include_reflection_service(false);
+        let ours = self
+            .descriptors
+            .iter()
+            .fold(empty, |builder, set| builder.register_encoded_file_descriptor_set(set));
         // Only what is served here: the descriptors know the other four services too.
-        let served = self.names.iter().copied().chain(["grpc.health.v1.Health"]);
+        let served = self.names.iter().copied().chain([
+            "grpc.health.v1.Health",
+            "grpc.reflection.v1.ServerReflection",
+            "grpc.reflection.v1alpha.ServerReflection",
+        ]);
         served.fold(ours, |builder, name| builder.with_service_name(name))
     }
 }
@@ -171,16 +184,24 @@ impl Assembled {
                         ready,
                         stop.clone(),
                     );
-                    let serving =
-                        router.serve_with_incoming_shutdown(ReceiverStream::new(incoming), stop.clone().cancelled_owned());
+                    let serving = router.serve_with_incoming_shutdown(
+                        ReceiverStream::new(incoming),
+                        stop.clone().cancelled_owned(),
+                    );
                     tokio::join!(accepting, serving).1
                 }
                 None => {
                     let (ready, incoming) = mpsc::channel(64);
-                    let accepting =
-                        listen::accept(listener, |stream| std::future::ready(Ok(stream)), ready, stop.clone());
-                    let serving =
-                        router.serve_with_incoming_shutdown(ReceiverStream::new(incoming), stop.clone().cancelled_owned());
+                    let accepting = listen::accept(
+                        listener,
+                        |stream| std::future::ready(Ok(stream)),
+                        ready,
+                        stop.clone(),
+                    );
+                    let serving = router.serve_with_incoming_shutdown(
+                        ReceiverStream::new(incoming),
+                        stop.clone().cancelled_owned(),
+                    );
                     tokio::join!(accepting, serving).1
                 }
             }

@@ -76,7 +76,11 @@ where
 }
 
 impl Shared {
-    async fn answer<S>(self: Arc<Self>, inner: S, request: Request<Body>) -> Result<Response<Body>, Infallible>
+    async fn answer<S>(
+        self: Arc<Self>,
+        inner: S,
+        request: Request<Body>,
+    ) -> Result<Response<Body>, Infallible>
     where
         S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Send + 'static,
         S::Future: Send + 'static,
@@ -88,7 +92,8 @@ impl Shared {
         trace::set_parent_from(&span, request.headers());
         let mut call = Call::begin(&self.families, method, span.clone());
 
-        let handled = request_id::scoped(id.clone(), self.handle(inner, request, &path)).instrument(span.clone()).await;
+        let handled =
+            request_id::scoped(id.clone(), self.handle(inner, request, &path)).instrument(span.clone()).await;
         let mut response = handled.unwrap_or_else(|status| {
             if status.code() == Code::Internal {
                 span.in_scope(|| tracing::error!(path, message = status.message(), "handler failed"));
@@ -100,7 +105,12 @@ impl Shared {
         Ok(call.follow(response))
     }
 
-    async fn handle<S>(&self, mut inner: S, mut request: Request<Body>, path: &str) -> Result<Response<Body>, Status>
+    async fn handle<S>(
+        &self,
+        mut inner: S,
+        mut request: Request<Body>,
+        path: &str,
+    ) -> Result<Response<Body>, Status>
     where
         S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
     {

@@ -8,7 +8,9 @@ use std::{
 };
 
 use anyhow::Context as _;
-use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose, SanType};
+use rcgen::{
+    CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose, SanType,
+};
 use rustls::{
     ServerConfig,
     crypto::{CryptoProvider, aws_lc_rs},

@@ -62,7 +62,8 @@ impl TokenFile {
 
     fn read(&self) -> Result<HeaderValue, Error> {
         let path = || self.path.clone();
-        let text = std::fs::read_to_string(&self.path).map_err(|source| Error::Unreadable { path: path(), source })?;
+        let text = std::fs::read_to_string(&self.path)
+            .map_err(|source| Error::Unreadable { path: path(), source })?;
         let token = text.trim();
         let header = HeaderValue::try_from(format!("Bearer {token}"));
         match header {

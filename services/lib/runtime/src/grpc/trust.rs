@@ -24,7 +24,7 @@ use super::{
     published::{self, addr_key, pem_key},
     tls::{Current, Issued, Subject},
 };
-use crate::Check;
+use crate::{Check, log_format::chain};
 
 /// How often the entry is looked at: it comes back this soon after somebody deleted it.
 const LOOK: Duration = Duration::from_secs(30);
@@ -81,7 +81,7 @@ impl Publisher {
                     self.until_next(SystemTime::now())
                 }
                 Err(error) => {
-                    let (config_map, error) = (&self.config_map, format!("{error:#}"));
+                    let (config_map, error) = (&self.config_map, chain(error.as_ref()));
                     match std::mem::replace(&mut complained, true) {
                         false => warn!(config_map, error, "cannot publish the certificate, trying again"),
                         true => debug!(config_map, error, "still cannot publish the certificate"),
@@ -99,7 +99,10 @@ impl Publisher {
         // Callers turn to other replicas as soon as this is gone, while calls under way still finish.
         let withdrawn = tokio::time::timeout(CALL_TIMEOUT, self.apply(BTreeMap::new())).await;
         if !matches!(withdrawn, Ok(Ok(_))) {
-            debug!(config_map = self.config_map, "could not withdraw the certificate; others remove it once expired");
+            debug!(
+                config_map = self.config_map,
+                "could not withdraw the certificate; others remove it once expired"
+            );
         }
         Ok(())
     }
@@ -184,7 +187,10 @@ impl Publisher {
         let keys = gone.iter().flat_map(|name| [pem_key(name), addr_key(name)]);
         let nothing: BTreeMap<String, Option<String>> = keys.map(|key| (key, None)).collect();
         let patch = Patch::Merge(serde_json::json!({ "data": nothing }));
-        self.api.patch(&self.config_map, &PatchParams::default(), &patch).await.context("remove replicas that are gone")?;
+        self.api
+            .patch(&self.config_map, &PatchParams::default(), &patch)
+            .await
+            .context("remove replicas that are gone")?;
         Ok(())
     }
 }
@@ -198,7 +204,8 @@ mod tests {
 
     fn publisher(now: SystemTime) -> Publisher {
         let addr = "127.0.0.1:9090".parse().unwrap();
-        let subject = Subject { service: Service::Termination, namespace: "kube-system".into(), advertised: addr };
+        let subject =
+            Subject { service: Service::Termination, namespace: "kube-system".into(), advertised: addr };
         let issued = subject.issue(now, 24 * HOUR).unwrap();
         let keyring = Keyring { subject, current: Current::new(&issued), issued, validity: 24 * HOUR };
         let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {

@@ -43,7 +43,9 @@ pub struct Seen {
 pub enum Move {
     Create,
     /// Write ourselves in, over the version that was read. `taking`: the holder changes with it.
-    Write { taking: bool },
+    Write {
+        taking: bool,
+    },
     /// Someone else holds it. Look again after the retry period.
     Wait,
 }
@@ -138,7 +140,11 @@ mod tests {
         assert_eq!(me.decide(seconds(114), Some(&lease)), Move::Wait);
         assert_eq!(me.decide(seconds(115), Some(&lease)), Move::Write { taking: true });
         assert_eq!(me.decide(seconds(116), Some(&held_by("other", 2))), Move::Wait, "it renewed after all");
-        assert_eq!(me.decide(seconds(130), Some(&held_by("other", 2))), Move::Wait, "and the count starts over");
+        assert_eq!(
+            me.decide(seconds(130), Some(&held_by("other", 2))),
+            Move::Wait,
+            "and the count starts over"
+        );
     }
 
     #[test]
@@ -285,7 +291,8 @@ mod tests {
                 Step::Deliver(who, arrives) => {
                     let clock = replicas[who].clock(now);
                     let replica = &mut replicas[who];
-                    let answer = replica.answer.take().map(|answer| if arrives { answer } else { Answer::Lost });
+                    let answer =
+                        replica.answer.take().map(|answer| if arrives { answer } else { Answer::Lost });
                     match answer {
                         Some(Answer::Lease(lease)) => {
                             let over = lease.as_ref().map(|lease| lease.version.parse().unwrap());
@@ -304,7 +311,9 @@ mod tests {
                     let clock = replicas[who].clock(now);
                     let replica = &mut replicas[who];
                     let version = server.lease.as_ref().filter(|(holder, _)| *holder == format!("r{who}"));
-                    if let (true, None, Some((_, over))) = (replica.election.leads(clock), &replica.request, version) {
+                    if let (true, None, Some((_, over))) =
+                        (replica.election.leads(clock), &replica.request, version)
+                    {
                         replica.election.resign();
                         replica.request = Some(Request { began: clock, kind: Kind::Release { over: *over } });
                     }
@@ -334,7 +343,15 @@ mod tests {
 
     #[test]
     fn the_model_elects_somebody_so_the_property_is_not_empty() {
-        let round = |who| [Step::Read(who), Step::Handle(who), Step::Deliver(who, true), Step::Handle(who), Step::Deliver(who, true)];
+        let round = |who| {
+            [
+                Step::Read(who),
+                Step::Handle(who),
+                Step::Deliver(who, true),
+                Step::Handle(who),
+                Step::Deliver(who, true),
+            ]
+        };
         let mut steps = round(0).to_vec();
         steps.extend([Step::Resign(0), Step::Handle(0), Step::Deliver(0, true)]);
         steps.extend(round(1));

@@ -26,7 +26,7 @@ use tokio_util::{
 };
 use tracing::{debug, info, warn};
 
-use crate::{Metrics, metrics::Name};
+use crate::{Metrics, log_format::chain, metrics::Name};
 pub use election::{Election, Move, Seen, Timing};
 
 /// One answer of the API server may take this long; a leader's deadline cuts it shorter.
@@ -154,7 +154,14 @@ pub struct Elector {
 }
 
 impl Elector {
-    pub fn new(client: Client, namespace: &str, name: &str, me: &str, timing: Timing, metrics: Metrics) -> (Self, Leadership) {
+    pub fn new(
+        client: Client,
+        namespace: &str,
+        name: &str,
+        me: &str,
+        timing: Timing,
+        metrics: Metrics,
+    ) -> (Self, Leadership) {
         let (reign, seen) = watch::channel(None);
         let work = TaskTracker::new();
         work.close();
@@ -190,9 +197,13 @@ impl Elector {
                     // The next attempt reads the Lease anew.
                     self.latest = None;
                     if !is_conflict(&error) && !std::mem::replace(&mut complained, true) {
-                        warn!(lease = self.name, %error, "cannot read or write the lease, trying again");
+                        warn!(
+                            lease = self.name,
+                            error = chain(&error),
+                            "cannot read or write the lease, trying again"
+                        );
                     } else {
-                        debug!(lease = self.name, %error, "lease not written");
+                        debug!(lease = self.name, error = chain(&error), "lease not written");
                     }
                 }
                 Err(_) => {
@@ -313,7 +324,13 @@ impl Elector {
         let release = self.leases.replace(&self.name, &params, &lease);
         match tokio::time::timeout(CALL_TIMEOUT, release).await {
             Ok(Ok(_)) => info!(lease = self.name, "gave the lease back"),
-            Ok(Err(error)) => warn!(lease = self.name, %error, "could not give the lease back, it will expire"),
+            Ok(Err(error)) => {
+                warn!(
+                    lease = self.name,
+                    error = chain(&error),
+                    "could not give the lease back, it will expire"
+                )
+            }
             Err(_) => warn!(lease = self.name, "could not give the lease back in time, it will expire"),
         }
     }

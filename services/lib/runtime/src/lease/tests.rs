@@ -61,7 +61,8 @@ fn replica(name: &str, store: &Arc<Mutex<Store>>) -> Replica {
         false => store.lock().unwrap().answer(asked),
     });
     let metrics = Metrics::new(Service::Provisioner);
-    let (elector, leadership) = Elector::new(client, "kube-system", "karpenter-provisioner", name, Timing::default(), metrics);
+    let (elector, leadership) =
+        Elector::new(client, "kube-system", "karpenter-provisioner", name, Timing::default(), metrics);
     let stop = CancellationToken::new();
     let task = tokio::spawn(elector.run(stop.clone()));
     Replica { leadership, stop, away, task }
@@ -69,7 +70,11 @@ fn replica(name: &str, store: &Arc<Mutex<Store>>) -> Replica {
 
 fn holder(store: &Mutex<Store>) -> String {
     let store = store.lock().unwrap();
-    store.lease.as_ref().map(|lease| lease["spec"]["holderIdentity"].as_str().unwrap().to_owned()).unwrap_or_default()
+    store
+        .lease
+        .as_ref()
+        .map(|lease| lease["spec"]["holderIdentity"].as_str().unwrap().to_owned())
+        .unwrap_or_default()
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use opentelemetry::trace::TracerProvider as _;
-use proto::interruptionwatcher::v1::{
-    ReplayRequest, interruption_watcher_client::InterruptionWatcherClient,
-};
+use proto::interruptionwatcher::v1::{ReplayRequest, interruption_watcher_client::InterruptionWatcherClient};
 use tonic::Code;
-use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};
+use tonic_health::pb::{
+    HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
+};
 use tracing::Instrument as _;
 use tracing_subscriber::layer::SubscriberExt as _;
 
@@ -49,7 +49,8 @@ async fn a_call_that_names_no_deadline_has_one_and_the_server_gives_up_too() {
 
 #[tokio::test]
 async fn the_server_bounds_calls_that_would_wait_longer() {
-    let server = serve_with(None, SystemTime::now(), |server| server.longest(Duration::from_millis(100))).await;
+    let server =
+        serve_with(None, SystemTime::now(), |server| server.longest(Duration::from_millis(100))).await;
     let calling = Calling::to(&[("w-1", &server)], PROVISIONER);
     let late = ask(calling.peers.any().deadline(Duration::from_secs(3600)), "sleep").await.unwrap_err();
     assert_eq!((late.code(), errors::reason(&late).as_deref()), (Code::DeadlineExceeded, Some("DEADLINE")));

@@ -41,7 +41,10 @@ pub(super) struct Handler {
 
 #[tonic::async_trait]
 impl InterruptionWatcher for Handler {
-    async fn list_events(&self, _: Request<ListEventsRequest>) -> Result<Response<ListEventsResponse>, Status> {
+    async fn list_events(
+        &self,
+        _: Request<ListEventsRequest>,
+    ) -> Result<Response<ListEventsResponse>, Status> {
         Ok(Response::new(Default::default()))
     }
 
@@ -64,7 +67,9 @@ impl InterruptionWatcher for Handler {
                 let further = ask(caller, "trace id").await?;
                 format!("{} {further}", crate::trace::current_trace_id().unwrap_or_default())
             }
-            "request id of the next" => ask(self.onward.clone().expect("the test gave one"), "request id").await?,
+            "request id of the next" => {
+                ask(self.onward.clone().expect("the test gave one"), "request id").await?
+            }
             other => return Err(crate::grpc::errors::not_found("answer to", other)),
         };
         Ok(Response::new(ReplayResponse { explanation, ..ReplayResponse::default() }))
@@ -167,7 +172,8 @@ pub(super) async fn serve_with(
     let current = Current::new(&issued);
     let (metrics, readiness, stop, reviews) =
         (Metrics::new(CALLEE), Readiness::default(), CancellationToken::new(), Reviews::default());
-    let server = adjust(GrpcServer::new(access()).add_service(InterruptionWatcherServer::new(Handler { onward })));
+    let server =
+        adjust(GrpcServer::new(access()).add_service(InterruptionWatcherServer::new(Handler { onward })));
     let assembled = server.assemble(CALLEE, NAMESPACE, &metrics, Some(reviews.client())).unwrap();
     let tls = current.server_config().unwrap();
     let drain = Duration::from_secs(5);

@@ -16,7 +16,10 @@ async fn replay(server: &Running, token: &str) -> Result<String, Status> {
 
 async fn list_events(server: &Running, token: &str) -> Result<(), Status> {
     let calling = Calling::to(&[("w-1", server)], token);
-    InterruptionWatcherClient::new(calling.peers.any()).list_events(ListEventsRequest::default()).await.map(drop)
+    InterruptionWatcherClient::new(calling.peers.any())
+        .list_events(ListEventsRequest::default())
+        .await
+        .map(drop)
 }
 
 async fn get_stats(server: &Running, token: &str) -> Result<(), Status> {
@@ -31,11 +34,17 @@ async fn each_method_is_for_the_services_its_table_names() {
     get_stats(&server, "kube-system/karpenter-termination").await.unwrap();
 
     let refused = get_stats(&server, PROVISIONER).await.unwrap_err();
-    assert_eq!((refused.code(), errors::reason(&refused).as_deref()), (Code::PermissionDenied, Some("NOT_ALLOWED")));
+    assert_eq!(
+        (refused.code(), errors::reason(&refused).as_deref()),
+        (Code::PermissionDenied, Some("NOT_ALLOWED"))
+    );
     assert!(refused.message().contains("service provisioner may not call GetStats"), "{refused}");
     assert!(refused.message().contains("termination"), "{refused}");
     // The same account name in another namespace is nobody special.
-    assert_eq!(get_stats(&server, "evil/karpenter-termination").await.unwrap_err().code(), Code::PermissionDenied);
+    assert_eq!(
+        get_stats(&server, "evil/karpenter-termination").await.unwrap_err().code(),
+        Code::PermissionDenied
+    );
     let text = server.metrics.prometheus_text();
     assert!(text.contains("karpenter_rpc_refused_total{reason=\"NOT_ALLOWED\"} 2"), "{text}");
 }
@@ -66,8 +75,14 @@ async fn a_bad_token_is_refused_with_the_reason_and_what_to_do() {
     let cases = [("bad", "token has expired"), ("other-audience", "audience is not rpc.karpenter.sh")];
     for (token, why) in cases {
         let refused = replay(&server, token).await.unwrap_err();
-        assert_eq!((refused.code(), errors::reason(&refused).as_deref()), (Code::Unauthenticated, Some("TOKEN_REJECTED")));
-        assert!(refused.message().contains(why) && refused.message().contains("kubectl create token"), "{refused}");
+        assert_eq!(
+            (refused.code(), errors::reason(&refused).as_deref()),
+            (Code::Unauthenticated, Some("TOKEN_REJECTED"))
+        );
+        assert!(
+            refused.message().contains(why) && refused.message().contains("kubectl create token"),
+            "{refused}"
+        );
     }
 }
 
@@ -105,5 +120,8 @@ async fn the_api_server_is_asked_once_about_a_token_and_not_trusted_to_be_there(
     server.reviews.away.store(true, Ordering::SeqCst);
     ask(calling.peers.any(), "caller").await.expect("a token that was just reviewed is still believed");
     let unknown = replay(&server, "stranger").await.unwrap_err();
-    assert_eq!((unknown.code(), errors::reason(&unknown).as_deref()), (Code::Unavailable, Some("TOKEN_NOT_REVIEWED")));
+    assert_eq!(
+        (unknown.code(), errors::reason(&unknown).as_deref()),
+        (Code::Unavailable, Some("TOKEN_NOT_REVIEWED"))
+    );
 }

@@ -17,7 +17,10 @@ async fn a_server_with_another_certificate_than_the_published_one_is_refused() {
     let impostor = Replica { addr: server.addr, certificates: vec![other.issued.certificate()] };
     calling.trust.set(BTreeMap::from([("w-1".to_owned(), impostor)]));
     let refused = ask(calling.peers.any(), "caller").await.unwrap_err();
-    assert_eq!((refused.code(), errors::reason(&refused).as_deref()), (Code::Unavailable, Some("UNREACHABLE")));
+    assert_eq!(
+        (refused.code(), errors::reason(&refused).as_deref()),
+        (Code::Unavailable, Some("UNREACHABLE"))
+    );
     assert!(refused.message().contains("not one that it has published"), "{refused}");
 }
 
@@ -38,7 +41,8 @@ async fn a_renewal_fails_no_call_whether_its_connection_is_old_or_new() {
 
     let renewed = subject(server.addr).issue(SystemTime::now(), Duration::from_secs(3600)).unwrap();
     let both = vec![server.issued.certificate(), renewed.certificate()];
-    let replica = |certificates| BTreeMap::from([("w-1".to_owned(), Replica { addr: server.addr, certificates })]);
+    let replica =
+        |certificates| BTreeMap::from([("w-1".to_owned(), Replica { addr: server.addr, certificates })]);
     let new = Calling::to(&[], PROVISIONER);
     for calling in [&old, &new] {
         calling.trust.set(replica(both.clone()));
@@ -54,14 +58,21 @@ async fn a_renewal_fails_no_call_whether_its_connection_is_old_or_new() {
         ask(calling.peers.any(), "caller").await.unwrap();
     }
     let late = Calling::to(&[("w-1", &server)], PROVISIONER);
-    assert_eq!(ask(late.peers.any(), "caller").await.unwrap_err().code(), Code::Unavailable, "the first is no more");
+    assert_eq!(
+        ask(late.peers.any(), "caller").await.unwrap_err().code(),
+        Code::Unavailable,
+        "the first is no more"
+    );
 }
 
 #[tokio::test]
 async fn nobody_there_is_said_with_the_place_that_was_looked_at() {
     let calling = Calling::to(&[], PROVISIONER);
     let missing = ask(calling.peers.any(), "caller").await.unwrap_err();
-    assert_eq!((missing.code(), errors::reason(&missing).as_deref()), (Code::Unavailable, Some("NO_REPLICA")));
+    assert_eq!(
+        (missing.code(), errors::reason(&missing).as_deref()),
+        (Code::Unavailable, Some("NO_REPLICA"))
+    );
     assert_eq!(
         missing.message(),
         "no replica of interruption-watcher has published a certificate in ConfigMap \
@@ -80,7 +91,8 @@ async fn calls_go_round_all_replicas_and_past_those_that_are_gone() {
     }
     let handled = |running: &super::fixture::Running| {
         let text = running.metrics.prometheus_text();
-        let line = text.lines().find(|line| line.starts_with("grpc_server_handled_total{")).unwrap().to_owned();
+        let line =
+            text.lines().find(|line| line.starts_with("grpc_server_handled_total{")).unwrap().to_owned();
         line.rsplit(' ').next().unwrap().parse::<u32>().unwrap()
     };
     assert!(handled(&a) >= 3 && handled(&b) >= 3, "{} {}", handled(&a), handled(&b));
@@ -100,7 +112,8 @@ async fn the_leader_or_a_named_replica_is_asked_and_nobody_else() {
         ask(calling.peers.leader(), "caller").await.unwrap();
     }
     ask(calling.peers.replica("a"), "caller").await.unwrap();
-    let count = |running: &super::fixture::Running| running.metrics.prometheus_text().contains("grpc_code=\"OK\"} 4");
+    let count =
+        |running: &super::fixture::Running| running.metrics.prometheus_text().contains("grpc_code=\"OK\"} 4");
     assert!(count(&b) && !count(&a));
     calling.leader.set(Some("c".to_owned()));
     let unknown = ask(calling.peers.leader(), "caller").await.unwrap_err();
