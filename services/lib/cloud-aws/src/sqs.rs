@@ -103,6 +103,9 @@ impl Aws {
         visibility: Duration,
     ) -> Result<Vec<ReceiptError>, CloudError> {
         const OPERATION: &str = "ChangeMessageVisibilityBatch";
+        if let [receipt] = receipts.as_slice() {
+            return self.extend_message(url, receipt, visibility).await;
+        }
         let mut failed = Vec::new();
         for some in receipts.chunks(BATCH) {
             let mut call = self.sqs().change_message_visibility_batch().queue_url(url);
@@ -118,6 +121,32 @@ impl Aws {
             failed.extend(failures(some, answer.failed()));
         }
         Ok(failed)
+    }
+}
+
+impl Aws {
+    /// A receipt that SQS refuses is told as in a batch.
+    async fn extend_message(
+        &self,
+        url: &str,
+        receipt: &str,
+        visibility: Duration,
+    ) -> Result<Vec<ReceiptError>, CloudError> {
+        let call = self
+            .sqs()
+            .change_message_visibility()
+            .queue_url(url)
+            .receipt_handle(receipt)
+            .visibility_timeout(seconds(visibility));
+        match call.send().await.map_err(|e| cloud_error("ChangeMessageVisibility", &e)) {
+            Ok(_) => Ok(Vec::new()),
+            Err(error) if error.kind == cloud::ErrorKind::Invalid => Ok(vec![ReceiptError {
+                receipt: receipt.to_owned(),
+                code: error.code,
+                message: error.message,
+            }]),
+            Err(error) => Err(error),
+        }
     }
 }
 

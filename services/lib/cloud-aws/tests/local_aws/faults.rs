@@ -7,6 +7,8 @@ use cloud::NodeClassSource;
 use cloud::launch::FleetTarget;
 use cloud::select::{Select, TagFilter};
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 
 use crate::server::{REGION, connect, connect_with};
 
@@ -119,8 +121,24 @@ async fn a_failed_launch_call_fails_each_requester_with_the_same_error() {
 }
 
 #[tokio::test]
-async fn our_user_agent_and_region_are_sent() {
-    let local = connect("ap-southeast-2", "agent").await;
+async fn calls_go_to_the_region_and_carry_our_name() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    let local = connect_with("ap-southeast-2", "agent", |options| {
+        options.endpoint = Some(endpoint);
+        options.attempts = 1;
+        options.version = "9.8.7".into();
+    })
+    .await;
     assert_eq!(CatalogSource::region(&local.aws), "ap-southeast-2");
-    assert!(local.aws.zones().await.unwrap().iter().all(|z| z.name.starts_with("ap-southeast-2")));
+    let (answer, head) = tokio::join!(local.aws.zones(), async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut read = vec![0; 16_384];
+        let length = stream.read(&mut read).await.unwrap();
+        stream.write_all(b"HTTP/1.1 500 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").await.unwrap();
+        String::from_utf8_lossy(&read[..length]).to_lowercase()
+    });
+    assert_eq!(answer.unwrap_err().kind, ErrorKind::ServerFault);
+    assert!(head.contains("app/karpenter.sh-9.8.7"), "{head}");
+    assert!(head.contains("/ap-southeast-2/ec2/"), "{head}");
 }

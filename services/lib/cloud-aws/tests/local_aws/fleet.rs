@@ -103,10 +103,10 @@ async fn a_merged_launch_with_too_little_capacity_serves_some_and_tells_the_othe
         .control(
             "PUT",
             "/ice",
-            json!({"capacityType": "on-demand", "instanceType": "r7g.large", "remaining": 3}),
+            json!({"capacityType": "on-demand", "instanceType": "r5.2xlarge", "remaining": 3}),
         )
         .await;
-    let request = network.fleet("short", FleetTarget::OnDemand, &["r7g.large"]);
+    let request = network.fleet("short", FleetTarget::OnDemand, &["r5.2xlarge"]);
     let answers = join_all((0..5).map(|_| local.aws.create_fleet(request.clone()))).await;
     let answers: Vec<_> = answers.into_iter().map(Result::unwrap).collect();
     let served = answers.iter().filter(|a| a.launched.len() == 1).count();

@@ -48,6 +48,18 @@ async fn single_looks_share_a_call_and_unknown_instances_are_absent() {
 }
 
 #[tokio::test]
+async fn many_looks_go_in_as_few_calls_as_ec2_allows() {
+    let local = connect(REGION, "many").await;
+    let ids = launch(&local, "many", 210).await;
+    let found = Terminator::instances_by_id(&local.aws, ids.clone()).await.unwrap();
+    assert_eq!(found.len(), 210);
+    assert_eq!(local.calls("DescribeInstances").await, 2, "a filter takes 200 values");
+    let ended = local.aws.terminate(ids).await;
+    assert!(ended.iter().all(|(_, answer)| answer.is_ok()));
+    assert_eq!(local.calls("TerminateInstances").await, 1);
+}
+
+#[tokio::test]
 async fn terminations_share_a_call_and_end_what_they_name() {
     let local = connect(REGION, "ending").await;
     let ids = launch(&local, "ending", 12).await;

@@ -1,7 +1,8 @@
+use aws_sdk_ec2::types::PlacementStrategy as PlacementStrategyName;
 use cloud::ErrorKind;
 use cloud::NodeClassSource;
 use cloud::Tags;
-use cloud::nodeclass::{ImageQuery, PlacementGroupSelect, ReservationQuery};
+use cloud::nodeclass::{ImageQuery, PlacementGroupSelect, PlacementStrategy, ReservationQuery};
 use cloud::reservation::MatchCriteria;
 use cloud::select::{Select, TagFilter};
 use jiff::Timestamp;
@@ -104,7 +105,7 @@ async fn an_instance_profile_lives_from_creation_to_deletion() {
     assert_eq!(local.aws.instance_profiles("/karpenter/us-west-2/other/").await.unwrap(), []);
 
     local.aws.remove_role(name, &role).await.unwrap();
-    local.aws.remove_role(name, &role).await.unwrap();
+    local.aws.remove_role("no-such-profile", &role).await.unwrap();
     local.aws.delete_instance_profile(name).await.unwrap();
     local.aws.delete_instance_profile(name).await.unwrap();
     assert_eq!(local.aws.instance_profile(name).await.unwrap(), None);
@@ -150,8 +151,22 @@ async fn reservations_are_selected_by_id_tags_and_criteria() {
 }
 
 #[tokio::test]
-async fn an_unknown_placement_group_is_not_found() {
+async fn placement_groups_are_found_by_name_and_id_and_unknown_ones_told() {
     let local = connect(REGION, "placement").await;
+    let made = local
+        .ec2()
+        .create_placement_group()
+        .group_name("adapter-spread")
+        .strategy(PlacementStrategyName::Partition)
+        .partition_count(3)
+        .send()
+        .await
+        .unwrap();
+    let id = made.placement_group().and_then(|g| g.group_id()).unwrap().to_owned();
+    let by_name = PlacementGroupSelect::Name("adapter-spread".into());
+    let found = local.aws.placement_group(by_name).await.unwrap().unwrap();
+    assert_eq!((found.id.as_str(), found.strategy), (id.as_str(), PlacementStrategy::Partition(3)));
+    assert_eq!(local.aws.placement_group(PlacementGroupSelect::Id(id)).await.unwrap(), Some(found));
     for select in [PlacementGroupSelect::Name("none".into()), PlacementGroupSelect::Id("pg-0123".into())] {
         let error = local.aws.placement_group(select).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::NotFound, "{error}");

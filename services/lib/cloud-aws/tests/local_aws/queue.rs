@@ -88,7 +88,7 @@ async fn rules_are_created_repaired_listed_and_deleted() {
     assert_eq!(found.targets, [target]);
     let read: Value = serde_json::from_str(&found.pattern).unwrap();
     assert_eq!(read["source"][0], "aws.ec2");
-    let listed = local.aws.rules("adapter-").await.unwrap();
+    let listed = local.aws.rules("adapter-Spot").await.unwrap();
     assert_eq!(listed, [found]);
     local.aws.delete_rule(name).await.unwrap();
     local.aws.delete_rule(name).await.unwrap();

@@ -124,6 +124,21 @@ impl Local {
         control(method, path, &body).await.unwrap_or_else(|e| panic!("{method} {path} {body}: {e:#}"))
     }
 
+    /// EC2 as its owner uses it, to make what the adapter only reads.
+    pub(crate) fn ec2(&self) -> aws_sdk_ec2::Client {
+        let keys = aws_sdk_ec2::config::Credentials::builder()
+            .access_key_id("owner")
+            .secret_access_key("unused")
+            .provider_name("test")
+            .build();
+        let config = aws_sdk_ec2::Config::builder()
+            .behavior_version_latest()
+            .region(aws_sdk_ec2::config::Region::new(self.region))
+            .endpoint_url(&server().api)
+            .credentials_provider(keys);
+        aws_sdk_ec2::Client::from_conf(config.build())
+    }
+
     /// Calls of `action` made with this test's key.
     pub(crate) async fn calls(&self, action: &str) -> u64 {
         let path = format!("/calls?action={action}&accessKey={}&limit=1000", self.key);

@@ -70,6 +70,7 @@ const NOT_FOUND: &[&str] = &[
     "InvalidInstanceID.NotFound",
     "InvalidLaunchTemplateId.NotFound",
     "InvalidPlacementGroup.Unknown",
+    "InvalidPlacementGroupId.Unknown",
     "QueueDoesNotExist",
     "AWS.SimpleQueueService.NonExistentQueue",
     "NoSuchEntity",

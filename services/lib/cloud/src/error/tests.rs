@@ -9,6 +9,8 @@ fn every_code_of_the_reference_has_the_kind_callers_act_on() {
         ("InvalidLaunchTemplateName.NotFoundException", K::LaunchTemplateNotFound),
         ("InvalidLaunchTemplateId.NotFound", K::NotFound),
         ("QueueDoesNotExist", K::NotFound),
+        ("InvalidPlacementGroup.Unknown", K::NotFound),
+        ("InvalidPlacementGroupId.Unknown", K::NotFound),
         ("AWS.SimpleQueueService.NonExistentQueue", K::NotFound),
         ("NoSuchEntity", K::NotFound),
         ("ParameterNotFound", K::NotFound),
