@@ -1,12 +1,14 @@
 //! Kubernetes objects as data: namespaces of tests, manifests applied and looked at without types of their own.
 
 use anyhow::{Context, Result};
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::api::{Api, DynamicObject, PostParams};
 use kube::core::{GroupVersionKind, ObjectMeta, TypeMeta};
 use kube::discovery::{ApiCapabilities, ApiResource, Scope};
 use kube::{Client, ResourceExt as _};
 use serde_json::Value;
+
+use crate::wait::eventually;
 
 /// A fresh namespace for one test; the name starts with `prefix`.
 pub async fn namespace(client: &Client, prefix: &str) -> Result<String> {
@@ -15,7 +17,11 @@ pub async fn namespace(client: &Client, prefix: &str) -> Result<String> {
         metadata: ObjectMeta { generate_name: Some(format!("{prefix}-")), ..ObjectMeta::default() },
         ..Namespace::default()
     };
-    Ok(api.create(&PostParams::default(), &wanted).await?.name_any())
+    let name = api.create(&PostParams::default(), &wanted).await?.name_any();
+    // Pods are refused until the controller manager has made the namespace's default account.
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), &name);
+    eventually("the namespace's default account", || async { Ok(accounts.get_opt("default").await?) }).await?;
+    Ok(name)
 }
 
 /// The API an object of any kind belongs to, as the server describes it.

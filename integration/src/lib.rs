@@ -14,5 +14,5 @@ pub mod wait;
 
 pub use processes::Service;
 pub use stack::Stack;
-pub use suite::{Test, run};
+pub use suite::{Skipped, Test, run};
 pub use wait::eventually;

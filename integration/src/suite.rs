@@ -7,13 +7,25 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Result;
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use tokio::runtime::Runtime;
 use tokio::sync::RwLock;
 
 use crate::stack::Stack;
 
 type Body = fn(Stack) -> Pin<Box<dyn Future<Output = Result<()>> + Send>>;
+
+/// Returned as an error by a test that this machine cannot run; the reason is shown.
+#[derive(Debug)]
+pub struct Skipped(pub String);
+
+impl std::fmt::Display for Skipped {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Skipped {}
 
 /// A named behaviour.
 pub struct Test {
@@ -85,7 +97,7 @@ fn start(arguments: &Arguments, tests: Vec<Test>) -> Result<ExitCode> {
 }
 
 fn trial(test: Test, stack: Stack, runtime: Arc<Runtime>, turn: Arc<RwLock<()>>) -> Trial {
-    Trial::test(test.name, move || {
+    Trial::ignorable_test(test.name, move || {
         runtime.block_on(async {
             let body = (test.body)(stack.clone());
             let outcome = if test.alone {
@@ -98,7 +110,13 @@ fn trial(test: Test, stack: Stack, runtime: Arc<Runtime>, turn: Arc<RwLock<()>>)
                 let _with_others = turn.read().await;
                 body.await
             };
-            outcome.map_err(|error| Failed::from(format!("{error:#}")))
+            match outcome {
+                Ok(()) => Ok(Completion::Completed),
+                Err(error) => match error.downcast::<Skipped>() {
+                    Ok(skipped) => Ok(Completion::ignored_with(skipped.0)),
+                    Err(error) => Err(Failed::from(format!("{error:#}"))),
+                },
+            }
         })
     })
 }

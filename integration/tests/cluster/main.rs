@@ -4,6 +4,8 @@ use std::process::ExitCode;
 
 mod crds;
 mod leases;
+mod outage;
+mod real_node;
 mod rpc_access;
 mod traces;
 
@@ -12,6 +14,8 @@ fn main() -> ExitCode {
     tests.extend(crds::tests());
     tests.extend(rpc_access::tests());
     tests.extend(leases::tests());
+    tests.extend(outage::tests());
+    tests.extend(real_node::tests());
     tests.extend(traces::tests());
     integration::run(tests)
 }
