@@ -18,13 +18,17 @@ pub struct Service {
 }
 
 impl Service {
-    /// Starts a replica and returns once it says that it is ready.
+    /// Starts a replica with extra flags of its own, and returns once it says that it is ready.
     pub fn start(stack: &Stack, name: &str, replica: u32, arguments: &[&str]) -> Result<Self> {
+        let options: Vec<&str> = arguments.iter().flat_map(|argument| ["--arg", argument]).collect();
+        Self::start_with(stack, name, replica, &options)
+    }
+
+    /// The same with options of `stack service start`, such as `--bin-dir` or `--env K=V`.
+    pub fn start_with(stack: &Stack, name: &str, replica: u32, options: &[&str]) -> Result<Self> {
         let number = replica.to_string();
         let mut call = vec!["service", "start", name, "--replica", &number, "-o", "json"];
-        for argument in arguments {
-            call.extend(["--arg", argument]);
-        }
+        call.extend(options);
         let printed = stack.command(call).with_context(|| format!("start {name}-{replica}"))?;
         serde_json::from_str(&printed).with_context(|| format!("`service start` printed {printed:?}"))
     }

@@ -23,7 +23,12 @@ pub struct Stack {
 impl Stack {
     /// Starts an instance of its own, with nothing of an earlier one left, and without our services.
     pub fn up() -> Result<Self> {
-        let dir = root().join(".local").join("test");
+        Self::up_in("test")
+    }
+
+    /// The same under another name, so that two can run side by side.
+    pub fn up_in(name: &str) -> Result<Self> {
+        let dir = root().join(".local").join(name);
         run(tool(&dir).args(["up", "--fresh", "--services", "none"]), Output::Inherit)?;
         Self::attach(&dir)
     }
