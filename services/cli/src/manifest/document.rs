@@ -44,6 +44,8 @@ pub(super) fn yaml_options() -> serde_saphyr::Options {
             max_documents: 1_000_000,
         },
         with_snippet: false,
+        // `n` and `on` are names as good as any.
+        strict_booleans: true,
     }
 }
 

@@ -59,6 +59,12 @@ impl Objects {
         let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (api_version, kind) = (text("apiVersion"), text("kind"));
         let group = api_version.split_once('/').map_or("", |(group, _)| group).to_owned();
+        if kind.is_empty() {
+            return Err(failure(String::new(), &["kind"], "is missing: is this a Kubernetes object?"));
+        }
+        if api_version.is_empty() {
+            return Err(failure(kind, &["apiVersion"], "is missing"));
+        }
         match (group.as_str(), kind.as_str()) {
             ("karpenter.sh", "NodePool") => add(value, &kind, origin, &mut self.node_pools),
             ("karpenter.sh", "NodeClaim") => add(value, &kind, origin, &mut self.node_claims),
@@ -83,8 +89,6 @@ impl Objects {
             ("storage.k8s.io", "StorageClass") => add(value, &kind, origin, &mut self.storage_classes),
             ("storage.k8s.io", "CSINode") => add(value, &kind, origin, &mut self.csi_nodes),
             ("", "Namespace") => add(value, &kind, origin, &mut self.namespaces),
-            (_, "") => Err(failure(String::new(), &["kind"], "is missing: is this a Kubernetes object?")),
-            _ if api_version.is_empty() => Err(failure(kind, &["apiVersion"], "is missing")),
             _ => {
                 ignored(format!("{api_version} {kind}"));
                 Ok(())

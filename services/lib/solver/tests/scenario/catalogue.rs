@@ -2,7 +2,8 @@
 
 use super::{Labels, labels};
 
-pub const ZONES: [(&str, &str); 3] = [("us-east-1a", "use1-az1"), ("us-east-1b", "use1-az2"), ("us-east-1c", "use1-az4")];
+pub const ZONES: [(&str, &str); 3] =
+    [("us-east-1a", "use1-az1"), ("us-east-1b", "use1-az2"), ("us-east-1c", "use1-az4")];
 
 #[derive(Clone, Debug)]
 pub struct Kind {
@@ -101,11 +102,22 @@ pub fn families() -> Vec<Kind> {
     let mut kinds = Vec::new();
     for (f, (family, arch, ratio, rate, spot)) in FAMILIES.iter().enumerate() {
         for (s, (size, cpus, pods)) in SIZES.iter().enumerate() {
-            kinds.push(kind(&format!("{family}.{size}"), arch, *cpus, cpus * ratio, *pods, rate * cpus, *spot, f * 8 + s));
+            kinds.push(kind(
+                &format!("{family}.{size}"),
+                arch,
+                *cpus,
+                cpus * ratio,
+                *pods,
+                rate * cpus,
+                *spot,
+                f * 8 + s,
+            ));
         }
     }
     for (n, (size, cpus, gpus, price)) in
-        [("xlarge", 4, 1, 1_006_000), ("12xlarge", 48, 4, 5_672_000), ("48xlarge", 192, 8, 16_288_000)].iter().enumerate()
+        [("xlarge", 4, 1, 1_006_000), ("12xlarge", 48, 4, 5_672_000), ("48xlarge", 192, 8, 16_288_000)]
+            .iter()
+            .enumerate()
     {
         let mut gpu = kind(&format!("g5.{size}"), "amd64", *cpus, cpus * 4, 234, *price, 60, n);
         gpu.gpus = *gpus;
@@ -122,9 +134,11 @@ pub fn many(count: usize) -> Vec<Kind> {
             let (round, index) = (i64::try_from(n / base.len()).unwrap_or(0), n % base.len());
             let mut kind = base[index].clone();
             if round > 0 {
-                let (family, size) = kind.name.split_once('.').map_or(("", ""), |parts| parts);
+                let name = kind.name.clone();
+                let (family, size) = name.split_once('.').unwrap_or((&name, ""));
                 kind.name = format!("{family}v{round}.{size}");
-                kind.labels.insert("karpenter.k8s.aws/instance-family".to_owned(), format!("{family}v{round}"));
+                kind.labels
+                    .insert("karpenter.k8s.aws/instance-family".to_owned(), format!("{family}v{round}"));
                 kind.price = kind.price * (100 + 3 * round) / 100;
                 kind.spot = kind.spot.iter().map(|p| p * (100 + 3 * round) / 100).collect();
             }

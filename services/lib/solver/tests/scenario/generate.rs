@@ -3,8 +3,8 @@
 use super::catalogue::{Kind, ZONES, families, linear};
 use super::random::Random;
 use super::{
-    ARCH, CAPACITY_TYPE, HOSTNAME, Labels, Pool, RunningNode, Scenario, Spread, Term, Together, Workload, ZONE,
-    labels,
+    ARCH, CAPACITY_TYPE, HOSTNAME, Labels, Pool, RunningNode, Scenario, Spread, Term, Together, Workload,
+    ZONE, labels,
 };
 
 const CPUS: [i64; 5] = [100, 250, 500, 1000, 1500];
@@ -24,8 +24,8 @@ fn bare(name: String, random: &mut Random) -> Workload {
         name,
         replicas: 1,
         bare: true,
-        milli_cpu: *random.pick(&CPUS),
-        mib: *random.pick(&MEMORIES),
+        milli_cpu: random.pick(&CPUS),
+        mib: random.pick(&MEMORIES),
         ..Workload::default()
     }
 }
@@ -127,7 +127,11 @@ pub fn deployments(pods: usize, count: usize, kinds: Vec<Kind>, seed: u64) -> Sc
 pub fn cluster(nodes: usize, kinds: Vec<Kind>, seed: u64) -> Scenario {
     let mut random = Random::new(seed);
     let usable: Vec<usize> = (0..kinds.len())
-        .filter(|&k| (4_000..=16_000).contains(&kinds[k].milli_cpu) && kinds[k].labels[ARCH] == "amd64" && kinds[k].gpus == 0)
+        .filter(|&k| {
+            (4_000..=16_000).contains(&kinds[k].milli_cpu)
+                && kinds[k].labels[ARCH] == "amd64"
+                && kinds[k].gpus == 0
+        })
         .collect();
     let mut scenario = Scenario {
         name: format!("cluster-{nodes}-seed-{seed}"),
@@ -138,7 +142,7 @@ pub fn cluster(nodes: usize, kinds: Vec<Kind>, seed: u64) -> Scenario {
         let node = RunningNode {
             name: format!("node-{n:05}"),
             pool: "default".to_owned(),
-            kind: *random.pick(&usable),
+            kind: random.pick(&usable),
             zone: random.below(ZONES.len()),
             spot: false,
         };
@@ -148,7 +152,7 @@ pub fn cluster(nodes: usize, kinds: Vec<Kind>, seed: u64) -> Scenario {
         let (cpu, mib) = (cpu * share / 100, mib * share / 100);
         let (mut used_cpu, mut used_mib, mut misses, mut count) = (0, 0, 0, 0);
         while misses < 20 && count < kind.pods {
-            let (c, m) = (*random.pick(&CPUS), *random.pick(&MEMORIES));
+            let (c, m) = (random.pick(&CPUS), random.pick(&MEMORIES));
             if used_cpu + c > cpu || used_mib + m > mib {
                 misses += 1;
                 continue;
@@ -195,8 +199,8 @@ pub fn anything(seed: u64) -> Scenario {
         scenario.daemons.push(Workload {
             name: format!("daemon-{n}"),
             labels: labels(&[("daemon", &n.to_string())]),
-            milli_cpu: *random.pick(&[50, 100, 200]),
-            mib: *random.pick(&[64, 128, 256]),
+            milli_cpu: random.pick(&[50, 100, 200]),
+            mib: random.pick(&[64, 128, 256]),
             selector: if random.one_in(3) { labels(&[(ARCH, "amd64")]) } else { Labels::new() },
             ..Workload::default()
         });

@@ -5,7 +5,9 @@ pub struct Random(u64);
 
 impl Random {
     pub fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        // Neighbouring seeds must not give shifted copies of one sequence.
+        let mut spread = Self(seed ^ 0x5851_f42d_4c95_7f2d);
+        Self(spread.next() ^ spread.next().rotate_left(32))
     }
 
     pub fn next(&mut self) -> u64 {
@@ -25,8 +27,8 @@ impl Random {
         least + self.below(most - least + 1)
     }
 
-    pub fn pick<'a, T>(&mut self, list: &'a [T]) -> &'a T {
-        &list[self.below(list.len())]
+    pub fn pick<T: Copy>(&mut self, list: &[T]) -> T {
+        list[self.below(list.len())]
     }
 
     /// True once in `n` times.

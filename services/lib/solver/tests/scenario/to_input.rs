@@ -130,7 +130,11 @@ fn spec(workload: &Workload) -> PodSpec {
         anti_affinity: required(true),
         preferred_affinity: preferred(false),
         preferred_anti_affinity: preferred(true),
-        host_ports: workload.host_port.map(|port| HostPort::new(None, port, Protocol::Tcp)).into_iter().collect(),
+        host_ports: workload
+            .host_port
+            .map(|port| HostPort::new(None, port, Protocol::Tcp))
+            .into_iter()
+            .collect(),
         priority: 0,
         uses_resource_claims: false,
     }
@@ -148,7 +152,11 @@ impl Scenario {
                 .unwrap_or_default(),
             labels: pool.labels.clone(),
             node_class_label: Some(("karpenter.k8s.aws/ec2nodeclass".to_owned(), "default".to_owned())),
-            taints: pool.taints.iter().map(|(k, v)| Taint::new(k.as_str(), v.as_str(), Effect::NoSchedule)).collect(),
+            taints: pool
+                .taints
+                .iter()
+                .map(|(k, v)| Taint::new(k.as_str(), v.as_str(), Effect::NoSchedule))
+                .collect(),
             startup_taints: Vec::new(),
             requirements: requirements(&pool.requirements),
             fixed_size: false,

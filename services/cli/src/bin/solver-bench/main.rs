@@ -1,0 +1,79 @@
+//! Speed, memory and cost of the solver beside their bars, and beside the reference where its oracle is given; comparison
+//! with it on random scenarios; recording of its verdicts for the differential test.
+
+mod compare;
+mod manifests;
+mod reference;
+mod table;
+
+#[path = "../../../../lib/solver/tests/scenario/mod.rs"]
+mod scenario;
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(about = "Measure the solver")]
+struct Args {
+    #[command(subcommand)]
+    command: Option<Task>,
+
+    /// The oracle: the reference's scheduler behind the plan format
+    #[arg(long, global = true)]
+    oracle: Option<PathBuf>,
+
+    /// The oracle's generator; accepted for symmetry, the scenarios are our own
+    #[arg(long, global = true)]
+    generate: Option<PathBuf>,
+
+    /// Only rows whose name contains this
+    #[arg(long)]
+    only: Option<String>,
+
+    /// Print the table as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Compare with the oracle on random scenarios
+    Compare {
+        #[arg(long, default_value_t = 0)]
+        from: u64,
+        #[arg(long, default_value_t = 50)]
+        to: u64,
+        /// Runs of the oracle for each scenario; the median counts
+        #[arg(long, default_value_t = 1)]
+        runs: usize,
+        /// Where scenarios with a difference are left
+        #[arg(long)]
+        keep: PathBuf,
+    },
+    /// Record the oracle's verdicts for the differential test
+    Record {
+        #[arg(long, default_value_t = 3)]
+        runs: usize,
+        #[arg(long)]
+        out: PathBuf,
+    },
+    /// Write one random scenario as manifests
+    Write {
+        #[arg(long)]
+        seed: u64,
+        #[arg(long)]
+        out: PathBuf,
+    },
+}
+
+fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    let oracle = || args.oracle.as_deref().ok_or_else(|| anyhow::anyhow!("--oracle is needed for this"));
+    match &args.command {
+        None => table::run(args.oracle.as_deref(), args.only.as_deref(), args.json),
+        Some(Task::Compare { from, to, runs, keep }) => compare::random(oracle()?, *from..*to, *runs, keep),
+        Some(Task::Record { runs, out }) => compare::record(oracle()?, *runs, out),
+        Some(Task::Write { seed, out }) => Ok(manifests::write(&scenario::generate::anything(*seed), out)?),
+    }
+}

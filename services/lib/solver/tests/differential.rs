@@ -1,0 +1,163 @@
+//! Our plans against recorded verdicts of the reference, scenario by scenario: never dearer than its median run, never a pod
+//! left over that it places. Where we mean to differ, the scenario is listed below with the reason.
+
+mod scenario;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use scenario::Scenario;
+use scenario::catalogue::families;
+use scenario::generate::{anything, benchmark_mix, deployments, preferences};
+use solver::{Options, Plan, Snapshot};
+
+const VERDICTS: &str = include_str!("data/oracle-verdicts.tsv");
+
+/// Ways in which we mean to differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Difference {
+    /// The reference gives up on a pod in this round that has a valid place; we place it.
+    PlacesMore,
+}
+
+/// Scenario and difference; none may be listed that does not show.
+const INTENDED: &[(&str, Difference)] = &[];
+
+struct Verdict {
+    name: &'static str,
+    pods: usize,
+    /// Least, median and most of several runs: zonal choices of the reference vary.
+    costs: [i64; 3],
+    left_over: BTreeMap<String, usize>,
+}
+
+fn verdicts() -> Vec<Verdict> {
+    let lines = VERDICTS.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    lines
+        .map(|line| {
+            let columns: Vec<&str> = line.split('\t').collect();
+            let number = |column: usize| columns[column].parse::<i64>().expect("a figure");
+            let left = columns[6].split(',').filter_map(|part| part.split_once('='));
+            Verdict {
+                name: columns[0],
+                pods: usize::try_from(number(1)).expect("a count"),
+                costs: [number(3), number(4), number(5)],
+                left_over: left.map(|(w, n)| (w.to_owned(), n.parse().expect("a count"))).collect(),
+            }
+        })
+        .collect()
+}
+
+/// The scenario that a verdict is about, made again from its name.
+fn made_again(name: &str) -> Scenario {
+    let numbers: Vec<u64> = name.split('-').filter_map(|part| part.parse().ok()).collect();
+    let count = |index: usize| usize::try_from(numbers[index]).expect("a count");
+    match name.split('-').next() {
+        Some("anything") => anything(numbers[0]),
+        Some("mix") => benchmark_mix(count(0), numbers[1]),
+        Some("preferences") => preferences(count(0), numbers[1]),
+        Some("deployments") => deployments(count(0), count(1), families(), numbers[2]),
+        _ => panic!("no scenario is called {name}"),
+    }
+}
+
+fn plan_of(scenario: &Scenario) -> Plan {
+    solver::solve(&Snapshot::build(scenario.to_input()), &Options::default(), &|| true)
+}
+
+fn left_over(plan: &Plan) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for pod in plan.unschedulable.iter().map(|u| &u.pod).chain(&plan.unreached) {
+        let workload = pod.name.rsplit_once('-').map_or(&*pod.name, |(head, _)| head);
+        *counts.entry(workload.to_owned()).or_insert(0) += 1;
+    }
+    counts
+}
+
+fn compare(verdict: &Verdict, plan: &Plan) -> Result<Option<Difference>, String> {
+    let ours = left_over(plan);
+    let theirs = &verdict.left_over;
+    for (workload, count) in &ours {
+        let allowed = theirs.get(workload).copied().unwrap_or(0);
+        if *count > allowed {
+            return Err(format!("{count} pods of {workload} left over, the reference leaves {allowed}"));
+        }
+    }
+    if ours != *theirs {
+        return Ok(Some(Difference::PlacesMore));
+    }
+    let [least, median, most] = verdict.costs;
+    if plan.cost.get() > median {
+        return Err(format!("costs {}, the reference {median} ({least} to {most})", plan.cost.get()));
+    }
+    Ok(None)
+}
+
+#[test]
+fn no_plan_is_dearer_or_leaves_more_pods_than_the_reference() {
+    let verdicts = verdicts();
+    assert!(verdicts.len() >= 100, "only {} verdicts are recorded", verdicts.len());
+    let mut wrong = Vec::new();
+    let mut shown = BTreeSet::new();
+    let (mut ours, mut theirs) = (0, 0);
+    for verdict in &verdicts {
+        let plan = plan_of(&made_again(verdict.name));
+        ours += plan.cost.get();
+        theirs += verdict.costs[1];
+        match compare(verdict, &plan) {
+            Ok(None) => {}
+            Ok(Some(difference)) if INTENDED.contains(&(verdict.name, difference)) => {
+                shown.insert(verdict.name);
+            }
+            Ok(Some(difference)) => {
+                wrong.push(format!("{}: unexpected difference {difference:?}", verdict.name))
+            }
+            Err(problem) => wrong.push(format!("{}: {problem}", verdict.name)),
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {} scenarios:\n{}", wrong.len(), verdicts.len(), wrong.join("\n"));
+    let stale: Vec<_> = INTENDED.iter().filter(|(name, _)| !shown.contains(name)).collect();
+    assert!(stale.is_empty(), "listed as intended, but no longer different: {stale:?}");
+    assert!(ours < theirs, "in all {ours} against {theirs}: price-aware packing must pay");
+}
+
+#[test]
+fn every_pod_is_placed_once_or_reported_once() {
+    for verdict in verdicts() {
+        let scenario = made_again(verdict.name);
+        assert_eq!(
+            scenario.pod_count(),
+            verdict.pods,
+            "{} is not the scenario that was recorded",
+            verdict.name
+        );
+        let plan = plan_of(&scenario);
+        let placed =
+            plan.new_nodes.iter().flat_map(|n| &n.pods).chain(plan.existing.iter().flat_map(|n| &n.pods));
+        let reported = plan.unschedulable.iter().map(|u| &u.pod).chain(&plan.unreached);
+        let mut seen = BTreeSet::new();
+        for pod in placed.chain(reported) {
+            assert!(seen.insert(pod.to_string()), "{}: {pod} appears twice", verdict.name);
+        }
+        assert_eq!(seen.len(), scenario.pod_count(), "{}: pods are missing from the plan", verdict.name);
+    }
+}
+
+#[test]
+fn the_cost_is_the_sum_of_the_launches_and_not_below_the_bound() {
+    for verdict in verdicts() {
+        let plan = plan_of(&made_again(verdict.name));
+        let sum: i64 = plan.new_nodes.iter().map(|n| n.launch.price.get()).sum();
+        assert_eq!(plan.cost.get(), sum, "{}", verdict.name);
+        if let Some(bound) = plan.lower_bound {
+            assert!(bound <= plan.cost, "{}: bound {bound} above cost {}", verdict.name, plan.cost);
+        }
+        for node in &plan.new_nodes {
+            assert!(
+                node.instance_types.contains(&node.launch.instance_type),
+                "{}: launched as {}, which is not among the types of the node",
+                verdict.name,
+                node.launch.instance_type
+            );
+        }
+    }
+}
