@@ -28,7 +28,8 @@ impl Aws {
         let mut rules = Vec::new();
         let mut token: Option<String> = None;
         loop {
-            let call = self.events().list_rules().name_prefix(prefix).set_next_token(token.take());
+            let named = (!prefix.is_empty()).then(|| prefix.to_owned());
+            let call = self.events().list_rules().set_name_prefix(named).set_next_token(token.take());
             let page = paced(&self.paces().other, "ListRules", call.send()).await?;
             for rule in page.rules() {
                 let name = owned(rule.name());

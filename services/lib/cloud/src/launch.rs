@@ -11,7 +11,7 @@ use crate::{Answer, Tags};
 
 pub trait Launcher: Send + Sync {
     /// Launches up to `request.count` instances now. `Ok` with fewer (or no) instances carries the reasons. Requests for
-    /// one instance that are equal but for nothing may be merged into one call.
+    /// one instance that carry no token and are equal in everything may wait a moment to be merged into one call.
     fn create_fleet(&self, request: FleetRequest) -> Answer<'_, FleetAnswer>;
 
     /// Asks EC2 whether it would accept the request; launches nothing and is not retried.
