@@ -154,8 +154,10 @@ mod tests {
 
     const WINDOW: Window = Window { idle: Duration::from_millis(100), max: Duration::from_secs(1), items: 5 };
 
+    type Echo = Batcher<&'static str, u32, (u32, usize)>;
+
     /// Answers each request with itself and the size of its batch.
-    fn echo(window: Window) -> (Batcher<&'static str, u32, (u32, usize)>, Arc<AtomicUsize>) {
+    fn echo(window: Window) -> (Echo, Arc<AtomicUsize>) {
         let calls = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&calls);
         let batcher = Batcher::new(window, move |_, items: Vec<u32>| {

@@ -39,7 +39,8 @@ impl Ec2 {
             .launch_template_name(&template.name)
             .launch_template_data(data(&template.data))
             .set_tag_specifications(tag_specifications(&[ResourceType::LaunchTemplate], &template.tags));
-        let answer = paced(&paces.template, OPERATION, call.send()).await?;
+        // The SDK keeps the whole template in the future of the call.
+        let answer = Box::pin(paced(&paces.template, OPERATION, call.send())).await?;
         let created = answer.launch_template().and_then(reference);
         created.ok_or_else(|| CloudError::malformed(OPERATION, "the answer names no template"))
     }

@@ -177,7 +177,7 @@ async fn launch_templates_are_created_found_and_deleted() {
     assert_eq!(local.aws.launch_template("karpenter.k8s.aws/2").await.unwrap(), Some(other.clone()));
     assert_eq!(local.aws.launch_template("karpenter.k8s.aws/3").await.unwrap(), None);
     let tags = || vec![TagFilter::is(CLUSTER_TAG, CLUSTER), TagFilter::is("adapter", "templates")];
-    assert_eq!(local.aws.launch_templates(tags()).await.unwrap(), [other.clone()]);
+    assert_eq!(local.aws.launch_templates(tags()).await.unwrap(), std::slice::from_ref(&other));
     local.aws.delete_launch_template(&other.id).await.unwrap();
     local.aws.delete_launch_template(&other.id).await.unwrap();
     assert_eq!(local.aws.launch_templates(tags()).await.unwrap(), []);

@@ -9,21 +9,26 @@ use cloud::launch::FleetTarget;
 use cloud::select::TagFilter;
 use futures::future::join_all;
 use serde_json::json;
+use tokio::sync::Mutex;
 
 use crate::server::{Local, REGION, connect};
+
+/// Short pages concern every caller: those who count pages do so one after the other.
+static PAGES: Mutex<()> = Mutex::const_new(());
 
 async fn launch(local: &Local, name: &str, count: u32) -> Vec<String> {
     let network = local.template(name).await;
     let mut request = network.fleet(name, FleetTarget::OnDemand, &["m5.large"]);
     request.count = count;
     request.tags.insert("adapter".into(), name.to_owned());
-    let answer = local.aws.create_fleet(request).await.unwrap();
+    let answer = local.aws.create_fleet(request).await.expect("the fleet is launched");
     answer.launched.into_iter().map(|l| l.id).collect()
 }
 
 #[tokio::test]
 async fn instances_are_listed_by_tags_over_many_pages() {
     let local = connect(REGION, "listing").await;
+    let _pages = PAGES.lock().await;
     let mut ids = launch(&local, "listing", 25).await;
     ids.sort();
     local.control("PUT", "/partial-pages", json!({"action": "DescribeInstances", "size": 4})).await;
@@ -37,6 +42,7 @@ async fn instances_are_listed_by_tags_over_many_pages() {
 #[tokio::test]
 async fn single_looks_share_a_call_and_unknown_instances_are_absent() {
     let local = connect(REGION, "looks").await;
+    let _pages = PAGES.lock().await;
     let ids = launch(&local, "looks", 8).await;
     let looks = ids.iter().map(|id| Terminator::instances_by_id(&local.aws, vec![id.clone()]));
     let found = join_all(looks).await;
@@ -50,6 +56,7 @@ async fn single_looks_share_a_call_and_unknown_instances_are_absent() {
 #[tokio::test]
 async fn many_looks_go_in_as_few_calls_as_ec2_allows() {
     let local = connect(REGION, "many").await;
+    let _pages = PAGES.lock().await;
     let ids = launch(&local, "many", 210).await;
     let found = Terminator::instances_by_id(&local.aws, ids.clone()).await.unwrap();
     assert_eq!(found.len(), 210);

@@ -143,9 +143,9 @@ async fn reservations_are_selected_by_id_tags_and_criteria() {
         owner_id: None,
         match_criteria,
     };
-    assert_eq!(ids(ReservationQuery::Id(a.clone())).await, [a.clone()]);
+    assert_eq!(ids(ReservationQuery::Id(a.clone())).await, std::slice::from_ref(&a));
     assert_eq!(ids(ReservationQuery::Id("cr-0123456789abcdef0".into())).await, [""; 0]);
-    assert_eq!(ids(matching(vec![TagFilter::is("team", "b")], None)).await, [b.clone()]);
+    assert_eq!(ids(matching(vec![TagFilter::is("team", "b")], None)).await, std::slice::from_ref(&b));
     assert_eq!(ids(matching(vec![], Some(MatchCriteria::Open))).await, [a]);
     assert_eq!(ids(matching(vec![TagFilter::exists("team")], Some(MatchCriteria::Targeted))).await, [b]);
 }
