@@ -1,6 +1,13 @@
-//! The gRPC server: who may call what, and the handlers.
+//! The gRPC server: who may call what, and the handlers. Questions about types and prices are answered in `answers`.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use cloud::unavailable::Scope;
+use futures::StreamExt as _;
 use futures::stream::BoxStream;
+use jiff::SignedDuration;
+use prometheus_client::metrics::gauge::Gauge;
 use proto::pricingcache::v1::pricing_cache_server::{PricingCache, PricingCacheServer, SERVICE_NAME};
 use proto::pricingcache::v1::{
     CatalogUpdate, GetPricesRequest, GetPricesResponse, ListInstanceTypesRequest, ListInstanceTypesResponse,
@@ -8,66 +15,171 @@ use proto::pricingcache::v1::{
     WatchCatalogRequest,
 };
 use runtime::Service;
-use runtime::grpc::{Access, GrpcServer, Humans};
+use runtime::grpc::{Access, GrpcServer, Humans, errors};
 use tonic::{Request, Response, Status};
 
-pub(crate) fn server() -> GrpcServer {
+use crate::metrics::PricingMetrics;
+use crate::owner::CatalogueHandle;
+use crate::published::{Published, follow};
+use crate::{answers, wire};
+
+/// A report is acknowledged when its marks are stored, or after this long: they are in force here already.
+const STORED_WITHIN: Duration = Duration::from_secs(1);
+const MOST_MARKS: usize = 1000;
+const LONGEST_NAME: usize = 128;
+
+pub(crate) fn server(
+    catalogue: CatalogueHandle,
+    metrics: PricingMetrics,
+    derivation: answers::Derivation,
+) -> GrpcServer {
+    let readers = [Service::Provisioner, Service::Disruption];
     let access = Access::new()
-        .allow(SERVICE_NAME, "WatchCatalog", &[Service::Provisioner, Service::Disruption], Humans::Read)
-        .allow(SERVICE_NAME, "ListInstanceTypes", &[Service::Provisioner, Service::Disruption], Humans::Read)
-        .allow(SERVICE_NAME, "GetPrices", &[Service::Provisioner, Service::Disruption], Humans::Read)
+        .allow(SERVICE_NAME, "WatchCatalog", &readers, Humans::Read)
+        .allow(SERVICE_NAME, "ListInstanceTypes", &readers, Humans::Read)
+        .allow(SERVICE_NAME, "GetPrices", &readers, Humans::Read)
         .allow(
             SERVICE_NAME,
             "ReportUnavailable",
             &[Service::Provisioner, Service::InterruptionWatcher],
             Humans::Granted,
         )
-        .allow(SERVICE_NAME, "ListUnavailable", &[Service::Provisioner, Service::Disruption], Humans::Read);
-    GrpcServer::new(access).add_service(PricingCacheServer::new(Handler))
+        .allow(SERVICE_NAME, "ListUnavailable", &readers, Humans::Read);
+    let handler = Handler { catalogue, metrics, derivation: Arc::new(derivation) };
+    GrpcServer::new(access).add_service(PricingCacheServer::new(handler))
 }
 
-struct Handler;
+struct Handler {
+    catalogue: CatalogueHandle,
+    metrics: PricingMetrics,
+    derivation: Arc<answers::Derivation>,
+}
 
-fn not_yet(method: &str) -> Status {
-    Status::unimplemented(format!("{method} is not served by this version"))
+impl Handler {
+    fn latest(&self) -> Result<Arc<Published>, Status> {
+        self.catalogue.latest().ok_or_else(|| {
+            errors::unavailable(
+                "CATALOG_INCOMPLETE",
+                "the catalogue is not complete yet; /readyz says what is missing",
+            )
+        })
+    }
 }
 
 #[tonic::async_trait]
 impl PricingCache for Handler {
     type WatchCatalogStream = BoxStream<'static, Result<CatalogUpdate, Status>>;
 
+    /// Before the catalogue is complete the stream is open and silent.
     async fn watch_catalog(
         &self,
-        _request: Request<WatchCatalogRequest>,
+        request: Request<WatchCatalogRequest>,
     ) -> Result<Response<Self::WatchCatalogStream>, Status> {
-        Err(not_yet("WatchCatalog"))
+        let WatchCatalogRequest { epoch, version } = request.into_inner();
+        let counted = Counted::new(&self.metrics.subscribers);
+        let updates = follow(self.catalogue.subscribe(), epoch, version);
+        let stream = updates.map(move |update| {
+            let _ = &counted;
+            Ok(update)
+        });
+        Ok(Response::new(stream.boxed()))
     }
 
     async fn list_instance_types(
         &self,
-        _request: Request<ListInstanceTypesRequest>,
+        request: Request<ListInstanceTypesRequest>,
     ) -> Result<Response<ListInstanceTypesResponse>, Status> {
-        Err(not_yet("ListInstanceTypes"))
+        let filter = answers::Filter::try_from(request.into_inner())?;
+        let (published, derivation) = (self.latest()?, Arc::clone(&self.derivation));
+        // Derives every type: some milliseconds that must not hold up the streams.
+        let listed =
+            tokio::task::spawn_blocking(move || answers::instance_types(&published, &derivation, &filter));
+        let listed =
+            listed.await.map_err(|error| Status::internal(format!("list instance types: {error}")))?;
+        Ok(Response::new(listed))
     }
 
     async fn get_prices(
         &self,
-        _request: Request<GetPricesRequest>,
+        request: Request<GetPricesRequest>,
     ) -> Result<Response<GetPricesResponse>, Status> {
-        Err(not_yet("GetPrices"))
+        let wanted = answers::Wanted::try_from(request.into_inner())?;
+        Ok(Response::new(answers::prices(&*self.latest()?, &wanted)))
     }
 
     async fn report_unavailable(
         &self,
-        _request: Request<ReportUnavailableRequest>,
+        request: Request<ReportUnavailableRequest>,
     ) -> Result<Response<ReportUnavailableResponse>, Status> {
-        Err(not_yet("ReportUnavailable"))
+        let (scopes, hold) = reported(&request.into_inner())?;
+        let ending = || errors::unavailable("STOPPING", "this replica is stopping; ask another");
+        let reported = self.catalogue.report(scopes, hold).await.ok_or_else(ending)?;
+        if tokio::time::timeout(STORED_WITHIN, reported.stored).await.is_err() {
+            tracing::warn!("marks are in force here but not stored yet; writing goes on");
+        }
+        let unavailable = reported.marks.iter().map(wire::unavailable).collect();
+        Ok(Response::new(ReportUnavailableResponse { unavailable, version: reported.version }))
     }
 
     async fn list_unavailable(
         &self,
         _request: Request<ListUnavailableRequest>,
     ) -> Result<Response<ListUnavailableResponse>, Status> {
-        Err(not_yet("ListUnavailable"))
+        let published = self.latest()?;
+        let mut marks: Vec<_> = published.catalogue.marks.values().collect();
+        marks.sort_by_key(|mark| mark.until);
+        let unavailable = marks.into_iter().map(wire::unavailable).collect();
+        Ok(Response::new(ListUnavailableResponse { unavailable }))
+    }
+}
+
+type Report = (Vec<(Scope, String)>, Option<SignedDuration>);
+
+fn reported(request: &ReportUnavailableRequest) -> Result<Report, Status> {
+    if request.unavailable.is_empty() || request.unavailable.len() > MOST_MARKS {
+        return Err(errors::invalid("unavailable", format!("give between 1 and {MOST_MARKS} marks")));
+    }
+    let mut scopes = Vec::with_capacity(request.unavailable.len());
+    for (at, mark) in request.unavailable.iter().enumerate() {
+        let field = format!("unavailable[{at}]");
+        let names = [
+            &mark.instance_type,
+            &mark.zone,
+            &mark.subnet_id,
+            &mark.reservation_id,
+            &mark.placement_group_id,
+        ];
+        // They become part of a ConfigMap's keys.
+        let plain = |name: &str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'.');
+        if names.iter().any(|name| name.len() > LONGEST_NAME || !plain(name))
+            || mark.reason.len() > LONGEST_NAME
+        {
+            let why = format!("names are letters, digits, '-' and '.', none is longer than {LONGEST_NAME}");
+            return Err(errors::invalid(&field, why));
+        }
+        let scope = wire::scope(mark).map_err(|why| errors::invalid(&field, why))?;
+        scopes.push((scope, mark.reason.clone()));
+    }
+    let hold = request.hold.as_ref().filter(|hold| (hold.seconds, hold.nanos) != (0, 0));
+    let hold = hold.map(|hold| SignedDuration::new(hold.seconds, hold.nanos));
+    if hold.is_some_and(|hold| hold <= SignedDuration::ZERO) {
+        return Err(errors::invalid("hold", "must be above 0, or absent for the cache's own period"));
+    }
+    Ok((scopes, hold))
+}
+
+/// An open stream in the count of subscribers.
+struct Counted(Gauge);
+
+impl Counted {
+    fn new(gauge: &Gauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.dec();
     }
 }

@@ -1,12 +1,140 @@
-//! what EC2 offers, at what price, live: the catalogue every decision reads. It is read-only towards AWS and decides nothing.
+//! What EC2 offers, at what price, live: the catalogue every decision reads. It is read-only towards AWS and decides
+//! nothing.
+//!
+//! ```text
+//!  feeds ── types, zones, prices, reservations, shifts ─┐
+//!  ConfigMaps ── last prices, marks, learned memory ────┤
+//!  overlays ── NodeOverlays that passed validation ─────┼─> owner (state) ─> published ─> WatchCatalog streams
+//!  nodes ── memory that real nodes report ──────────────┤      │
+//!  ReportUnavailable ───────────────────────────────────┘      └─> store: marks, memory, prices for the next start
+//! ```
 
+mod answers;
+mod catalogue;
 mod config;
+mod facts;
+mod feeds;
 mod grpc;
+mod marks;
+mod memory;
+mod metrics;
+mod overlays;
+mod owner;
+mod prices;
+mod published;
+mod state;
+mod store;
+mod wire;
 
-pub use config::Config;
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
 
-/// Wires the service. Everything it needs from outside is in `config` and `shell`.
-pub async fn start(_config: Config, shell: &mut runtime::Shell) -> anyhow::Result<()> {
-    shell.serve(grpc::server()).await?;
-    Ok(())
+use anyhow::Context as _;
+use cloud::CatalogSource;
+use k8s_openapi::api::core::v1::ConfigMap;
+use runtime::Shell;
+use runtime::watch::{Change, Index, Watch};
+use tokio::sync::mpsc;
+
+pub use config::{Config, Periods};
+
+use crate::feeds::{Feed, FeedLoop};
+use crate::metrics::{OfferingCollector, PricingMetrics};
+use crate::owner::{Message, Owner, Stores};
+use crate::state::{Part, State};
+use crate::store::{Save, Saver};
+
+/// Wires the service against AWS.
+pub async fn start(config: Config, shell: &mut Shell) -> anyhow::Result<()> {
+    let aws = cloud_aws::Aws::connect(cloud_aws::Options::default()).await.context("connect to AWS")?;
+    start_with(config, Arc::new(aws), shell).await.map(drop)
+}
+
+/// Wires the service. Everything it needs from outside is in `config`, `source` and `shell`.
+pub async fn start_with(
+    config: Config,
+    source: Arc<dyn CatalogSource>,
+    shell: &mut Shell,
+) -> anyhow::Result<runtime::Addresses> {
+    let Config { settings, periods, .. } = config;
+    let gates = settings.feature_gates;
+    let feeds = feeds::wanted(
+        source.region(),
+        settings.isolated_vpc,
+        gates.reserved_capacity,
+        settings.enable_zonal_shift,
+    );
+    let mut awaited: BTreeSet<Part> = feeds.iter().copied().map(Part::Feed).collect();
+    awaited.extend([Part::StoredPrices, Part::StoredMarks, Part::StoredMemory]);
+    let state = State::new(source.region(), awaited);
+    let metrics = PricingMetrics::new(&shell.metrics);
+    let stores = Stores {
+        prices: saver(shell, "store-prices", store::PRICES),
+        marks: saver(shell, "store-marks", store::UNAVAILABLE),
+        memory: saver(shell, "store-memory", store::MEMORY),
+    };
+    // Random, so that a version of an earlier life of this replica is never taken for one of this.
+    let epoch = format!("{}-{:x}", shell.replica(), RandomState::new().hash_one(std::process::id()));
+    let complete = shell.readiness.check("catalogue", "types, prices, marks and overlays");
+    let (owner, catalogue) = Owner::new(state, epoch, stores, metrics.clone(), complete);
+    shell.process.spawn("catalogue", owner.run(shell.stop()));
+    let latest = catalogue.subscribe();
+    shell
+        .metrics
+        .register_collector(OfferingCollector { latest, reserved_capacity: gates.reserved_capacity });
+
+    watch_map(shell, "stored-prices", store::PRICES, catalogue.mailbox(), Message::StoredPrices);
+    watch_map(shell, "stored-marks", store::UNAVAILABLE, catalogue.mailbox(), Message::StoredMarks);
+    watch_map(shell, "stored-memory", store::MEMORY, catalogue.mailbox(), Message::StoredMemory);
+    for feed in feeds {
+        let period = match feed {
+            Feed::InstanceTypes => periods.instance_types_refresh_interval,
+            Feed::OnDemandPrices => periods.on_demand_refresh_interval,
+            Feed::SpotPrices => periods.spot_refresh_interval,
+            Feed::Reservations => periods.reservations_refresh_interval,
+            Feed::ZonalShifts => periods.zonal_shift_refresh_interval,
+        };
+        let (source, mailbox) = (Arc::clone(&source), catalogue.mailbox());
+        let feed_loop = FeedLoop { feed, source, period, cluster: settings.cluster_name.clone(), mailbox };
+        shell.process.spawn(feed.as_str(), feed_loop.run(shell.stop()));
+    }
+    let derivation = answers::Derivation {
+        settings: cloud::derive::Settings {
+            vm_memory_overhead_millionths: (settings.vm_memory_overhead_percent * 1e6).round() as u32,
+            reserved_enis: settings.reserved_enis,
+            reserved_capacity: gates.reserved_capacity,
+        },
+    };
+    shell.serve(grpc::server(catalogue, metrics, derivation)).await
+}
+
+fn saver(shell: &mut Shell, task: &'static str, name: &'static str) -> mpsc::Sender<Save> {
+    let (saver, sender) = Saver::new(shell.kube.clone(), &shell.config.namespace, name);
+    let stop = shell.stop();
+    shell.process.spawn(task, saver.run(stop));
+    sender
+}
+
+fn watch_map(
+    shell: &mut Shell,
+    task: &'static str,
+    name: &str,
+    mailbox: mpsc::Sender<Message>,
+    wrap: fn(Change<ConfigMap>) -> Message,
+) {
+    let watch = Watch::<ConfigMap>::namespaced(shell.kube.clone(), &shell.config.namespace).named(name);
+    shell.watch(task, watch, Into { mailbox, wrap });
+}
+
+/// Feeds the owner's mailbox with the changes of one watch.
+struct Into<K> {
+    mailbox: mpsc::Sender<Message>,
+    wrap: fn(Change<K>) -> Message,
+}
+
+impl<K: Send + Sync + 'static> Index<K> for Into<K> {
+    async fn change(&mut self, change: Change<K>) {
+        let _ = self.mailbox.send((self.wrap)(change)).await;
+    }
 }

@@ -1,0 +1,263 @@
+//! Answers for people and tools: instance types that match a filter, and prices with where they come from.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cloud::catalog::Entry;
+use cloud::derive::{ClassZones, Family, NodeClass, Region, Settings, SubnetZone, instance_type};
+use cloud::facts::Zone;
+use cloud::unavailable::{Offered, Unavailable};
+use jiff::Timestamp;
+use model::catalog::{CapacityType, InstanceType, Offering};
+use model::price::MicroDollars;
+use model::quantity::Quantity;
+use model::requirements::Requirements;
+use model::resources::Resources;
+use proto::pricingcache::v1 as pb;
+use proto::types::v1 as types;
+use runtime::grpc::errors;
+use tonic::Status;
+
+use crate::catalogue::Catalogue;
+use crate::prices::Source;
+use crate::published::Published;
+use crate::wire;
+
+const DEFAULT_LIMIT: u32 = 100;
+
+/// What derivation needs from the settings.
+pub(crate) struct Derivation {
+    pub(crate) settings: Settings,
+}
+
+/// A filter that was read and checked.
+pub(crate) struct Filter {
+    requirements: Requirements,
+    at_least: Resources,
+    limit: usize,
+}
+
+impl TryFrom<pb::ListInstanceTypesRequest> for Filter {
+    type Error = Status;
+
+    fn try_from(request: pb::ListInstanceTypesRequest) -> Result<Self, Status> {
+        let mut requirements = Requirements::new();
+        for (at, given) in request.requirements.iter().enumerate() {
+            let field = format!("requirements[{at}]");
+            let entry = wire::requirement_entry(given).map_err(|why| errors::invalid(&field, why))?;
+            requirements.add((&entry).into());
+        }
+        let mut at_least = Resources::new();
+        for (name, text) in request.at_least.unwrap_or_default().quantities {
+            let amount: Quantity = text.parse().map_err(|error| {
+                errors::invalid(
+                    &format!("at_least.quantities[{name}]"),
+                    format!("{text:?} is no quantity: {error}"),
+                )
+            })?;
+            at_least.insert(name, amount);
+        }
+        let limit = if request.limit == 0 { DEFAULT_LIMIT } else { request.limit };
+        Ok(Self { requirements, at_least, limit: limit as usize })
+    }
+}
+
+/// Types as an AL2023 class with a subnet in every zone would run them, cheapest first; types that cannot be had now come
+/// last.
+pub(crate) fn instance_types(
+    published: &Published,
+    derivation: &Derivation,
+    filter: &Filter,
+) -> pb::ListInstanceTypesResponse {
+    let catalogue = published.catalogue.as_ref();
+    let class = everywhere(&catalogue.zones);
+    let zones = ClassZones::of(&class);
+    let marks = catalogue.marks();
+    let (overlay_prices, learned_memory) = (BTreeMap::new(), BTreeMap::new());
+    let region = Region {
+        name: &catalogue.region,
+        zones: &catalogue.zones,
+        marks: &marks,
+        overlay_prices: &overlay_prices,
+        learned_memory: &learned_memory,
+        now: Timestamp::now(),
+    };
+    let derive = |entry: &Entry| instance_type(entry, &class, &zones, &region, &derivation.settings);
+    let mut found: Vec<(Option<MicroDollars>, &Entry, InstanceType)> = Vec::new();
+    for entry in catalogue.entries.iter() {
+        let derived = derive(entry);
+        if derived.requirements.is_compatible(&filter.requirements, &|_| false)
+            && filter.at_least.fits(&derived.capacity)
+        {
+            let cheapest = derived.offerings.iter().filter(|o| o.is_open()).map(|o| o.price).min();
+            found.push((cheapest, entry, derived));
+        }
+    }
+    found.sort_by(|(a, x, _), (b, y, _)| {
+        (a.is_none(), a, &x.facts.name).cmp(&(b.is_none(), b, &y.facts.name))
+    });
+    let matched = u32::try_from(found.len()).unwrap_or(u32::MAX);
+    let listed = found.into_iter().take(filter.limit).map(|(_, entry, derived)| listed(entry, derived));
+    pb::ListInstanceTypesResponse { instance_types: listed.collect(), matched, version: published.version }
+}
+
+fn listed(entry: &Entry, derived: InstanceType) -> pb::ListedInstanceType {
+    let name = &entry.facts.name;
+    let mut offerings = derived.offerings;
+    offerings.sort_by(|a, b| (a.price, &a.zone, a.capacity_type).cmp(&(b.price, &b.zone, b.capacity_type)));
+    pb::ListedInstanceType {
+        facts: Some(wire::facts(entry)),
+        labels: derived.requirements.labels().into_iter().collect(),
+        offerings: offerings.iter().map(|o| offering(name, o)).collect(),
+    }
+}
+
+fn offering(name: &str, offering: &Offering) -> types::Offering {
+    types::Offering {
+        instance_type: name.to_owned(),
+        zone: offering.zone.to_string(),
+        zone_id: offering.zone_id.as_deref().unwrap_or_default().to_owned(),
+        capacity_type: wire::capacity_type(offering.capacity_type).into(),
+        micro_usd_per_hour: offering.price.get(),
+        available: offering.is_open(),
+        reservation_id: offering.reservation.as_ref().map(|r| r.id.to_string()).unwrap_or_default(),
+        reservation_capacity: offering.reservation.as_ref().map_or(0, |r| r.capacity),
+    }
+}
+
+/// A class that can use every zone: what a person means who asks without naming one.
+fn everywhere(zones: &[Zone]) -> NodeClass {
+    let subnet = |zone: &Zone| SubnetZone {
+        id: String::new(),
+        zone: zone.name.clone(),
+        zone_id: (!zone.id.is_empty()).then(|| zone.id.clone()),
+    };
+    NodeClass { subnets: zones.iter().map(subnet).collect(), ..NodeClass::new(Family::Al2023) }
+}
+
+/// Which prices; empty sets mean all.
+pub(crate) struct Wanted {
+    types: BTreeSet<String>,
+    zones: BTreeSet<String>,
+    capacity_types: BTreeSet<CapacityType>,
+}
+
+impl TryFrom<pb::GetPricesRequest> for Wanted {
+    type Error = Status;
+
+    fn try_from(request: pb::GetPricesRequest) -> Result<Self, Status> {
+        let mut capacity_types = BTreeSet::new();
+        for number in request.capacity_types {
+            let known = types::CapacityType::try_from(number).ok().and_then(wire::from_capacity_type);
+            let known =
+                known.ok_or_else(|| errors::invalid("capacity_types", "give on-demand, spot or reserved"))?;
+            capacity_types.insert(known);
+        }
+        Ok(Self {
+            types: request.instance_types.into_iter().collect(),
+            zones: request.zones.into_iter().collect(),
+            capacity_types,
+        })
+    }
+}
+
+impl Wanted {
+    fn takes_type(&self, name: &str) -> bool {
+        self.types.is_empty() || self.types.contains(name)
+    }
+
+    fn takes_zone(&self, name: &str) -> bool {
+        self.zones.is_empty() || self.zones.contains(name)
+    }
+
+    fn takes(&self, capacity_type: CapacityType) -> bool {
+        self.capacity_types.is_empty() || self.capacity_types.contains(&capacity_type)
+    }
+}
+
+/// By type, zone, then on-demand before spot before reserved. Offerings without a price are left out.
+pub(crate) fn prices(published: &Published, wanted: &Wanted) -> pb::GetPricesResponse {
+    let catalogue = published.catalogue.as_ref();
+    let mut prices = Vec::new();
+    for entry in catalogue.entries.iter().filter(|entry| wanted.takes_type(&entry.facts.name)) {
+        for (index, zone) in catalogue.zones.iter().enumerate() {
+            if entry.offered_in(index) && wanted.takes_zone(&zone.name) {
+                of_pool(catalogue, entry, index, zone, wanted, &mut prices);
+            }
+        }
+    }
+    pb::GetPricesResponse {
+        prices,
+        on_demand_source: Some(source(&published.on_demand_source)),
+        spot_source: Some(source(&published.spot_source)),
+    }
+}
+
+fn of_pool(
+    catalogue: &Catalogue,
+    entry: &Entry,
+    index: usize,
+    zone: &Zone,
+    wanted: &Wanted,
+    prices: &mut Vec<pb::Price>,
+) {
+    let name = entry.facts.name.as_str();
+    let mut add = |capacity_type, price: MicroDollars, reservation: Option<(&str, u32)>| {
+        let offered = Offered {
+            instance_type: name,
+            zone: &zone.name,
+            capacity_type,
+            reservation_id: reservation.map(|(id, _)| id),
+            placement_group_id: None,
+            subnet_ids: &[],
+        };
+        let mark = mark_on(catalogue, &offered);
+        let used_up = reservation.is_some_and(|(_, left)| left == 0);
+        let offering = types::Offering {
+            instance_type: name.to_owned(),
+            zone: zone.name.clone(),
+            zone_id: zone.id.clone(),
+            capacity_type: wire::capacity_type(capacity_type).into(),
+            micro_usd_per_hour: price.get(),
+            available: mark.is_none() && !zone.shifted && !used_up,
+            reservation_id: reservation.map(|(id, _)| id.to_owned()).unwrap_or_default(),
+            reservation_capacity: reservation.map_or(0, |(_, left)| left),
+        };
+        prices.push(pb::Price {
+            offering: Some(offering),
+            on_demand_micro_usd: entry.on_demand.map_or(0, MicroDollars::get),
+            unavailable_since: mark.map(|mark| wire::timestamp(mark.since)),
+        });
+    };
+    let known = [(CapacityType::OnDemand, entry.on_demand), (CapacityType::Spot, entry.spot_price(index))];
+    for (capacity_type, price) in known {
+        let sold = entry.facts.usage_classes.iter().any(|class| class == capacity_type.as_str());
+        if let (Some(price), true, true) = (price, sold, wanted.takes(capacity_type)) {
+            add(capacity_type, price, None);
+        }
+    }
+    if wanted.takes(CapacityType::Reserved) {
+        let held = catalogue.reservations.iter().map(|(held, _)| held);
+        for held in held.filter(|held| held.instance_type == name && held.zone == zone.name) {
+            add(CapacityType::Reserved, MicroDollars::ZERO, Some((&held.id, held.available)));
+        }
+    }
+}
+
+/// The mark that rules the offering out for the longest.
+fn mark_on<'a>(catalogue: &'a Catalogue, offered: &Offered<'_>) -> Option<&'a Unavailable> {
+    let reserved = offered.capacity_type == CapacityType::Reserved;
+    let covering = catalogue
+        .marks
+        .values()
+        .filter(|mark| (!reserved || mark.scope.reservation_id.is_some()) && mark.scope.covers(offered));
+    covering.max_by_key(|mark| mark.until)
+}
+
+fn source(source: &Source) -> pb::PriceSource {
+    pb::PriceSource {
+        kind: source.origin.as_str().to_owned(),
+        as_of: source.as_of.map(wire::timestamp),
+        last_error: source.failing.as_ref().map(|(error, _)| error.clone()).unwrap_or_default(),
+        failing_since: source.failing.as_ref().map(|(_, since)| wire::timestamp(*since)),
+    }
+}

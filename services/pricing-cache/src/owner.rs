@@ -1,0 +1,383 @@
+//! The one task that owns the catalogue: it takes in what feeds, ConfigMaps, overlays and callers say, and publishes a new
+//! version whenever that changes something.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::ConfigMap;
+use runtime::Check;
+use runtime::watch::Change;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use cloud::unavailable::{Scope, Unavailable};
+
+use crate::feeds::{Answer, Feed, Outcome};
+use crate::metrics::PricingMetrics;
+use crate::overlays::Overlay;
+use crate::published::{Latest, Published, is_empty};
+use crate::state::{Part, State};
+use crate::store::{self, Save};
+use crate::wire;
+
+const MAILBOX: usize = 256;
+/// Messages taken in before the next version is published: a burst of reports makes one version, not hundreds.
+const BATCH: usize = 128;
+/// How often what is over for good is cleared away.
+const SWEEP: Duration = Duration::from_mins(1);
+/// Prices are stored at most this often; they are only for the next start.
+const STORE_PRICES_EVERY: SignedDuration = SignedDuration::from_mins(10);
+
+pub(crate) enum Message {
+    Fetched(Outcome),
+    StoredPrices(Change<ConfigMap>),
+    StoredMarks(Change<ConfigMap>),
+    StoredMemory(Change<ConfigMap>),
+    Overlays(Vec<Overlay>),
+    /// A node of this type with these images reported so much memory.
+    Memory {
+        instance_type: String,
+        images: String,
+        bytes: u64,
+    },
+    Report {
+        scopes: Vec<(Scope, String)>,
+        hold: Option<SignedDuration>,
+        reply: oneshot::Sender<Reported>,
+    },
+}
+
+impl From<Outcome> for Message {
+    fn from(outcome: Outcome) -> Self {
+        Self::Fetched(outcome)
+    }
+}
+
+/// Marks in force and published.
+pub(crate) struct Reported {
+    pub(crate) marks: Vec<Unavailable>,
+    pub(crate) version: u64,
+    /// Resolves when they are stored too.
+    pub(crate) stored: oneshot::Receiver<()>,
+}
+
+/// Where texts go that outlive the process.
+pub(crate) struct Stores {
+    pub(crate) prices: mpsc::Sender<Save>,
+    pub(crate) marks: mpsc::Sender<Save>,
+    pub(crate) memory: mpsc::Sender<Save>,
+}
+
+pub(crate) struct Owner {
+    state: State,
+    epoch: Arc<str>,
+    mailbox: mpsc::Receiver<Message>,
+    latest: watch::Sender<Option<Arc<Published>>>,
+    stores: Stores,
+    metrics: PricingMetrics,
+    complete: Check,
+    failing: BTreeMap<Feed, String>,
+    prices_stored: Option<Timestamp>,
+    prices_unstored: bool,
+}
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct CatalogueHandle {
+    mailbox: mpsc::Sender<Message>,
+    latest: Latest,
+}
+
+impl CatalogueHandle {
+    pub(crate) fn latest(&self) -> Option<Arc<Published>> {
+        self.latest.borrow().clone()
+    }
+
+    pub(crate) fn subscribe(&self) -> Latest {
+        self.latest.clone()
+    }
+
+    pub(crate) fn mailbox(&self) -> mpsc::Sender<Message> {
+        self.mailbox.clone()
+    }
+
+    /// `None` when the process is ending.
+    pub(crate) async fn report(
+        &self,
+        scopes: Vec<(Scope, String)>,
+        hold: Option<SignedDuration>,
+    ) -> Option<Reported> {
+        let (reply, reported) = oneshot::channel();
+        self.mailbox.send(Message::Report { scopes, hold, reply }).await.ok()?;
+        reported.await.ok()
+    }
+}
+
+impl Owner {
+    pub(crate) fn new(
+        state: State,
+        epoch: String,
+        stores: Stores,
+        metrics: PricingMetrics,
+        complete: Check,
+    ) -> (Self, CatalogueHandle) {
+        let (sender, mailbox) = mpsc::channel(MAILBOX);
+        let (latest, seen) = watch::channel(None);
+        let owner = Self {
+            state,
+            epoch: Arc::from(epoch),
+            mailbox,
+            latest,
+            stores,
+            metrics,
+            complete,
+            failing: BTreeMap::new(),
+            prices_stored: None,
+            prices_unstored: false,
+        };
+        (owner, CatalogueHandle { mailbox: sender, latest: seen })
+    }
+
+    pub(crate) async fn run(mut self, stop: CancellationToken) -> anyhow::Result<()> {
+        let mut sweep = tokio::time::interval(SWEEP);
+        sweep.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            let change = self.next_change();
+            let first = tokio::select! {
+                biased;
+                () = stop.cancelled() => return Ok(()),
+                message = self.mailbox.recv() => message,
+                () = tokio::time::sleep(change.unwrap_or(SWEEP)), if change.is_some() => None,
+                _ = sweep.tick() => {
+                    self.sweep().await;
+                    None
+                }
+            };
+            let mut replies = Vec::new();
+            let more = std::iter::from_fn(|| self.mailbox.try_recv().ok()).take(BATCH);
+            let batch: Vec<Message> = first.into_iter().chain(more).collect();
+            for message in batch {
+                replies.extend(self.take(message, Timestamp::now()).await);
+            }
+            let version = self.publish(Timestamp::now());
+            for Reply { to, marks, stored } in replies {
+                // A caller that went away does not mind.
+                let _ = to.send(Reported { marks, version, stored });
+            }
+            self.store_prices(Timestamp::now()).await;
+        }
+    }
+
+    fn next_change(&self) -> Option<Duration> {
+        let now = Timestamp::now();
+        let wait = self.state.next_change(now)?.duration_since(now);
+        // Not before it is over, whatever is lost in rounding.
+        Some(Duration::try_from(wait).unwrap_or_default() + Duration::from_millis(1))
+    }
+
+    async fn take(&mut self, message: Message, now: Timestamp) -> Option<Reply> {
+        match message {
+            Message::Fetched(outcome) => self.fetched(outcome),
+            Message::StoredPrices(change) => {
+                let read = store::prices_from(&data_of(change));
+                self.malformed(store::PRICES, read.malformed);
+                self.state.recall_prices(read.found);
+                self.state.looked_at(Part::StoredPrices);
+            }
+            Message::StoredMarks(change) => {
+                let read = store::marks_from(&data_of(change));
+                self.malformed(store::UNAVAILABLE, read.malformed);
+                self.state.merge_marks(read.found, now);
+                self.state.looked_at(Part::StoredMarks);
+            }
+            Message::StoredMemory(change) => {
+                let read = store::memory_from(&data_of(change));
+                self.malformed(store::MEMORY, read.malformed);
+                self.state.merge_memory(read.found, now);
+                self.state.looked_at(Part::StoredMemory);
+            }
+            Message::Overlays(overlays) => {
+                self.state.take_overlays(overlays);
+                self.state.looked_at(Part::Overlays);
+            }
+            Message::Memory { instance_type, images, bytes } => {
+                let key = (instance_type.clone(), images.clone());
+                if let Some(seen) = self.state.observe_memory(key, bytes, now) {
+                    info!(instance_type, bytes, "learned the memory of an instance type from a node");
+                    let entry = (store::memory_key(&instance_type, &images), Some(store::memory_text(seen)));
+                    save(&self.stores.memory, BTreeMap::from([entry]), None).await;
+                }
+            }
+            Message::Report { scopes, hold, reply } => {
+                let marks = self.state.report(scopes, hold, now);
+                let texts =
+                    marks.iter().map(|m| (store::store_key(&m.scope.key()), Some(store::mark_text(m))));
+                let (done, stored) = oneshot::channel();
+                save(&self.stores.marks, texts.collect(), Some(done)).await;
+                return Some(Reply { to: reply, marks, stored });
+            }
+        }
+        None
+    }
+
+    fn fetched(&mut self, Outcome { feed, at, took, answer }: Outcome) {
+        self.metrics.asked(feed, took, answer.as_ref().err());
+        let refused = match answer {
+            Ok(answer) => self.take_answer(answer, at).err(),
+            Err(error) => {
+                match feed {
+                    Feed::OnDemandPrices => self.state.prices.on_demand_failed(&error, at),
+                    Feed::SpotPrices => {
+                        self.state.prices.spot_failed(&error, at);
+                        self.state.prices_changed();
+                    }
+                    Feed::InstanceTypes | Feed::Reservations | Feed::ZonalShifts => {}
+                }
+                Some(error.to_string())
+            }
+        };
+        match refused {
+            None => {
+                self.metrics.succeeded(feed, at);
+                if self.failing.remove(&feed).is_some() {
+                    info!(feed = feed.as_str(), "reading works again");
+                }
+            }
+            Some(error) => {
+                // One warning for each new cause; a day without the price list must not fill the log.
+                if self.failing.get(&feed) != Some(&error) {
+                    warn!(feed = feed.as_str(), error, "could not read, the last good answer is kept");
+                    self.failing.insert(feed, error);
+                }
+            }
+        }
+        self.state.looked_at(Part::Feed(feed));
+    }
+
+    fn take_answer(&mut self, answer: Answer, at: Timestamp) -> Result<(), String> {
+        match answer {
+            Answer::Facts(facts) => {
+                let left_out = self.state.take_facts(facts, at).map_err(|refused| refused.to_string())?;
+                self.metrics.left_out_types(left_out);
+            }
+            Answer::OnDemand(list) => {
+                self.metrics.rejected(Feed::OnDemandPrices, &list.rejected);
+                self.state.prices.read_on_demand(list, at);
+                self.state.prices_changed();
+                self.prices_unstored = true;
+            }
+            Answer::Spot(list) => {
+                self.metrics.rejected(Feed::SpotPrices, &list.rejected);
+                self.state.prices.read_spot(list, at);
+                self.state.prices_changed();
+                self.prices_unstored = true;
+            }
+            Answer::Reservations(reservations) => self.state.take_reservations(reservations),
+            Answer::Shifts(shifts) => self.state.take_shifts(shifts),
+        }
+        Ok(())
+    }
+
+    fn malformed(&self, configmap: &'static str, entries: usize) {
+        if entries > 0 {
+            warn!(configmap, entries, "entries make no sense and are left out");
+            self.metrics.malformed(configmap, entries);
+        }
+    }
+
+    /// Publishes if anything changed; returns the newest version, 0 while there is none.
+    fn publish(&mut self, now: Timestamp) -> u64 {
+        let Some(catalogue) = self.state.assemble(now) else {
+            let missing = self.state.missing(now);
+            let names: Vec<String> = missing.iter().map(|part| format!("{part:?}")).collect();
+            self.complete.not_ready(&format!("waiting for {}", names.join(", ")));
+            return 0;
+        };
+        let prices = &self.state.prices;
+        let (on_demand, spot) = (prices.on_demand_source.clone(), prices.spot_source.clone());
+        let last = self.latest.borrow().clone();
+        let next = match last {
+            None => {
+                let types = catalogue.entries.len();
+                let (from, spot_from) = (on_demand.origin.as_str(), spot.origin.as_str());
+                info!(
+                    types,
+                    zones = catalogue.zones.len(),
+                    on_demand = from,
+                    spot = spot_from,
+                    "catalogue is complete"
+                );
+                self.complete.ready();
+                Some(Published::first(Arc::clone(&self.epoch), catalogue, on_demand, spot))
+            }
+            Some(last) => {
+                let comparable = last.catalogue.is_comparable(&catalogue);
+                let same = comparable && is_empty(&wire::delta(&last.catalogue, &catalogue));
+                if !same {
+                    Some(last.next(catalogue, on_demand, spot))
+                } else if (&last.on_demand_source, &last.spot_source) != (&on_demand, &spot) {
+                    Some(last.with_sources(on_demand, spot))
+                } else {
+                    None
+                }
+            }
+        };
+        if let Some(next) = next {
+            self.metrics.published(&next);
+            self.latest.send_replace(Some(Arc::new(next)));
+        }
+        self.latest.borrow().as_ref().map_or(0, |published| published.version)
+    }
+
+    async fn store_prices(&mut self, now: Timestamp) {
+        let lately = self.prices_stored.is_some_and(|at| now.duration_since(at) < STORE_PRICES_EVERY);
+        // Not before both were asked, so that a start with one of them failing does not store half.
+        if !self.prices_unstored || lately || self.latest.borrow().is_none() {
+            return;
+        }
+        if let Some(prices) = self.state.prices.to_remember() {
+            let texts = store::prices_text(&prices).into_iter().map(|(key, text)| (key, Some(text)));
+            save(&self.stores.prices, texts.collect(), None).await;
+        }
+        (self.prices_stored, self.prices_unstored) = (Some(now), false);
+    }
+
+    async fn sweep(&mut self) {
+        let (marks, memory) = self.state.forget(Timestamp::now());
+        let gone = |keys: Vec<String>| keys.into_iter().map(|key| (key, None)).collect::<BTreeMap<_, _>>();
+        let marks = gone(marks.iter().map(|key| store::store_key(key)).collect());
+        let memory = gone(memory.iter().map(|(name, images)| store::memory_key(name, images)).collect());
+        save(&self.stores.marks, marks, None).await;
+        save(&self.stores.memory, memory, None).await;
+    }
+}
+
+struct Reply {
+    to: oneshot::Sender<Reported>,
+    marks: Vec<Unavailable>,
+    stored: oneshot::Receiver<()>,
+}
+
+/// The saver empties its mailbox even while it cannot write, so this does not wait for the API server.
+async fn save(
+    store: &mpsc::Sender<Save>,
+    entries: BTreeMap<String, Option<String>>,
+    done: Option<oneshot::Sender<()>>,
+) {
+    if !entries.is_empty() {
+        let _ = store.send(Save { entries, done }).await;
+    }
+}
+
+/// What the one ConfigMap holds after a change; nothing when it is gone.
+fn data_of(change: Change<ConfigMap>) -> BTreeMap<String, String> {
+    let map = match change {
+        Change::Applied(map) => Some(map),
+        Change::Deleted(_) => None,
+        Change::Reset(maps) => maps.into_iter().next(),
+    };
+    map.and_then(|map| map.data.clone()).unwrap_or_default()
+}

@@ -1,0 +1,141 @@
+//! Writes entries of one ConfigMap, each on its own, so that replicas do not overwrite each other. What could not be written
+//! is tried again until it is, together with whatever came meanwhile; nobody waits for it who did not ask to.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
+use serde_json::json;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::FIELD_MANAGER;
+
+const MAILBOX: usize = 64;
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+const QUICKEST_RETRY: Duration = Duration::from_millis(250);
+const SLOWEST_RETRY: Duration = Duration::from_secs(10);
+
+/// Entries to write; `None` takes one out.
+#[derive(Debug, Default)]
+pub(crate) struct Save {
+    pub(crate) entries: BTreeMap<String, Option<String>>,
+    /// Told when they are stored.
+    pub(crate) done: Option<oneshot::Sender<()>>,
+}
+
+pub(crate) struct Saver {
+    api: Api<ConfigMap>,
+    name: &'static str,
+    mailbox: mpsc::Receiver<Save>,
+}
+
+impl Saver {
+    pub(crate) fn new(
+        client: kube::Client,
+        namespace: &str,
+        name: &'static str,
+    ) -> (Self, mpsc::Sender<Save>) {
+        let (sender, mailbox) = mpsc::channel(MAILBOX);
+        (Self { api: Api::namespaced(client, namespace), name, mailbox }, sender)
+    }
+
+    pub(crate) async fn run(mut self, stop: CancellationToken) -> anyhow::Result<()> {
+        let mut pending = Pending::default();
+        let mut retry: Option<Duration> = None;
+        loop {
+            tokio::select! {
+                biased;
+                save = self.mailbox.recv() => match save {
+                    Some(save) => pending.add(save),
+                    // The owner is gone; what it left is still written below.
+                    None if pending.entries.is_empty() || retry.is_some() => {
+                        stop.cancelled().await;
+                        return Ok(());
+                    }
+                    None => {}
+                },
+                () = tokio::time::sleep(retry.unwrap_or_default()), if retry.is_some() => {}
+            }
+            while let Ok(save) = self.mailbox.try_recv() {
+                pending.add(save);
+            }
+            if pending.entries.is_empty() {
+                pending.finish();
+                continue;
+            }
+            match self.write(&pending.entries).await {
+                Ok(()) => {
+                    if retry.take().is_some() {
+                        info!(configmap = self.name, "writing works again");
+                    }
+                    pending.finish();
+                }
+                Err(error) => {
+                    if retry.is_none() {
+                        let error = format!("{error:#}");
+                        warn!(configmap = self.name, error, "could not write, trying again until it works");
+                    }
+                    retry = Some(retry.map_or(QUICKEST_RETRY, |last| (last * 2).min(SLOWEST_RETRY)));
+                }
+            }
+        }
+    }
+
+    async fn write(&self, entries: &BTreeMap<String, Option<String>>) -> anyhow::Result<()> {
+        let patched = tokio::time::timeout(CALL_TIMEOUT, self.patch(entries)).await;
+        match patched.context("no answer in time")? {
+            Ok(()) => Ok(()),
+            Err(kube::Error::Api(status)) if status.code == 404 => {
+                let created = tokio::time::timeout(CALL_TIMEOUT, self.create(entries)).await;
+                created
+                    .context("no answer in time")?
+                    .with_context(|| format!("create ConfigMap {}", self.name))
+            }
+            Err(error) => Err(error).with_context(|| format!("patch ConfigMap {}", self.name)),
+        }
+    }
+
+    async fn patch(&self, entries: &BTreeMap<String, Option<String>>) -> Result<(), kube::Error> {
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        self.api.patch(self.name, &params, &Patch::Merge(json!({ "data": entries }))).await.map(drop)
+    }
+
+    /// Another replica may be quicker: that is an error here, and the next try patches.
+    async fn create(&self, entries: &BTreeMap<String, Option<String>>) -> Result<(), kube::Error> {
+        let data = entries.iter().filter_map(|(key, text)| Some((key.clone(), text.clone()?))).collect();
+        let map = ConfigMap {
+            metadata: ObjectMeta { name: Some(self.name.to_owned()), ..ObjectMeta::default() },
+            data: Some(data),
+            ..ConfigMap::default()
+        };
+        let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+        self.api.create(&params, &map).await.map(drop)
+    }
+}
+
+/// Everything that is to be written, the latest text of each entry.
+#[derive(Default)]
+struct Pending {
+    entries: BTreeMap<String, Option<String>>,
+    waiting: Vec<oneshot::Sender<()>>,
+}
+
+impl Pending {
+    fn add(&mut self, save: Save) {
+        self.entries.extend(save.entries);
+        self.waiting.extend(save.done);
+    }
+
+    fn finish(&mut self) {
+        self.entries.clear();
+        for waiting in self.waiting.drain(..) {
+            // A caller that stopped waiting does not mind.
+            let _ = waiting.send(());
+        }
+    }
+}
