@@ -1,11 +1,15 @@
 //! A gRPC server as all five services run it: their handlers, health, reflection, and the stack that every call goes
 //! through. It is told its access table and refuses to start when a method is missing from it.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, io, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail};
 use http::Request;
-use tokio::{net::TcpListener, sync::mpsc};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpStream},
+    sync::mpsc,
+};
 use tokio_rustls::TlsAcceptor;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
@@ -13,7 +17,10 @@ use tonic::{
     body::Body,
     server::NamedService,
     service::{Routes, RoutesBuilder},
-    transport::Server,
+    transport::{
+        Server,
+        server::{Connected, Router},
+    },
 };
 use tonic_health::{
     ServingStatus,
@@ -174,36 +181,9 @@ impl Assembled {
             match tls {
                 Some(config) => {
                     let acceptor = TlsAcceptor::from(config);
-                    let (ready, incoming) = mpsc::channel(64);
-                    let accepting = listen::accept(
-                        listener,
-                        move |stream| {
-                            let accept = acceptor.accept(stream);
-                            async move { accept.await }
-                        },
-                        ready,
-                        stop.clone(),
-                    );
-                    let serving = router.serve_with_incoming_shutdown(
-                        ReceiverStream::new(incoming),
-                        stop.clone().cancelled_owned(),
-                    );
-                    tokio::join!(accepting, serving).1
+                    serve_on(router, listener, move |stream| acceptor.accept(stream), &stop).await
                 }
-                None => {
-                    let (ready, incoming) = mpsc::channel(64);
-                    let accepting = listen::accept(
-                        listener,
-                        |stream| std::future::ready(Ok(stream)),
-                        ready,
-                        stop.clone(),
-                    );
-                    let serving = router.serve_with_incoming_shutdown(
-                        ReceiverStream::new(incoming),
-                        stop.clone().cancelled_owned(),
-                    );
-                    tokio::join!(accepting, serving).1
-                }
+                None => serve_on(router, listener, |stream| std::future::ready(Ok(stream)), &stop).await,
             }
         };
         tokio::select! {
@@ -215,6 +195,23 @@ impl Assembled {
             }
         }
     }
+}
+
+async fn serve_on<C, F>(
+    router: Router<tower::layer::util::Stack<StackLayer, tower::layer::util::Identity>>,
+    listener: TcpListener,
+    upgrade: impl Fn(TcpStream) -> F,
+    stop: &CancellationToken,
+) -> Result<(), tonic::transport::Error>
+where
+    C: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static,
+    F: Future<Output = io::Result<C>> + Send + 'static,
+{
+    let (ready, incoming) = mpsc::channel(64);
+    let accepting = listen::accept(listener, upgrade, ready, stop.clone());
+    let serving =
+        router.serve_with_incoming_shutdown(ReceiverStream::new(incoming), stop.clone().cancelled_owned());
+    tokio::join!(accepting, serving).1
 }
 
 /// The gRPC health service, following the process's readiness.

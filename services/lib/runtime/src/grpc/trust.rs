@@ -27,7 +27,7 @@ use super::{
 use crate::{Check, log_format::chain};
 
 /// How often the entry is looked at: it comes back this soon after somebody deleted it.
-const LOOK: Duration = Duration::from_secs(30);
+const LOOK: Duration = Duration::from_secs(10);
 /// Between publishing a renewed certificate and showing it.
 const SETTLE: Duration = Duration::from_secs(60);
 const QUICKEST: Duration = Duration::from_millis(500);
