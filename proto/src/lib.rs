@@ -7,6 +7,7 @@
 // Generated code: its doc comments and visibility are prost's.
 #![allow(clippy::doc_lazy_continuation, reason = "comments come from the .proto files")]
 #![allow(clippy::large_enum_variant, reason = "generated oneofs are not boxed")]
+#![allow(clippy::allow_attributes_without_reason, reason = "generated code")]
 #![allow(unreachable_pub, reason = "generated code")]
 
 /// Descriptors of all our files, for gRPC reflection.
