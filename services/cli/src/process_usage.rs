@@ -2,8 +2,17 @@
 
 /// Most memory that was resident at once, in bytes.
 pub fn peak_rss_bytes() -> u64 {
+    status("VmHWM:")
+}
+
+/// Memory that is resident now, in bytes.
+pub fn rss_bytes() -> u64 {
+    status("VmRSS:")
+}
+
+fn status(field: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(field));
     let kib: u64 = line.and_then(|l| l.split_whitespace().next()).and_then(|n| n.parse().ok()).unwrap_or(0);
     kib * 1024
 }

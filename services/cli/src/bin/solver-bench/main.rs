@@ -3,6 +3,7 @@
 
 mod compare;
 mod manifests;
+mod measure;
 mod reference;
 mod table;
 
@@ -31,6 +32,10 @@ struct Args {
     #[arg(long)]
     only: Option<String>,
 
+    /// Longest time for one run of the oracle
+    #[arg(long, default_value = "30m")]
+    oracle_timeout: String,
+
     /// Print the table as JSON
     #[arg(long)]
     json: bool,
@@ -58,6 +63,9 @@ enum Task {
         #[arg(long)]
         out: PathBuf,
     },
+    /// One measurement, as JSON
+    #[command(hide = true)]
+    Measure { name: String },
     /// Write one random scenario as manifests
     Write {
         #[arg(long)]
@@ -71,7 +79,11 @@ fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     let oracle = || args.oracle.as_deref().ok_or_else(|| anyhow::anyhow!("--oracle is needed for this"));
     match &args.command {
-        None => table::run(args.oracle.as_deref(), args.only.as_deref(), args.json),
+        None => table::run(args.oracle.as_deref(), args.only.as_deref(), args.json, &args.oracle_timeout),
+        Some(Task::Measure { name }) => {
+            println!("{}", serde_json::to_string(&measure::run(name)?)?);
+            Ok(())
+        }
         Some(Task::Compare { from, to, runs, keep }) => compare::random(oracle()?, *from..*to, *runs, keep),
         Some(Task::Record { runs, out }) => compare::record(oracle()?, *runs, out),
         Some(Task::Write { seed, out }) => Ok(manifests::write(&scenario::generate::anything(*seed), out)?),

@@ -1,7 +1,176 @@
-//! The table of bars.
+//! The table of bars: what, bar, measured, and the reference beside it.
 
 use std::path::Path;
+use std::process::Command;
 
-pub(crate) fn run(_oracle: Option<&Path>, _only: Option<&str>, _json: bool) -> anyhow::Result<()> {
+use anyhow::{Context, bail};
+use serde::Serialize;
+
+use crate::manifests;
+use crate::measure::{self, Figures};
+use crate::reference;
+
+/// How a figure is held against its bar.
+#[derive(Clone, Copy)]
+enum Bar {
+    /// So many times as quick as the reference, at least.
+    Times(f64),
+    /// At most so many seconds.
+    Seconds(f64),
+    /// Median and p99, at most.
+    Distribution(f64, f64),
+    /// At most so many bytes.
+    Bytes(f64),
+    /// At most this share.
+    Share(f64),
+    /// No bar; shows growth.
+    Shown,
+}
+
+const ROWS: [(&str, &str, Bar); 16] = [
+    ("mix-5000", "benchmark mix, 5,000 pods, 400 types", Bar::Times(300.0)),
+    ("mix-20000", "benchmark mix, 20,000 pods, 400 types", Bar::Times(300.0)),
+    ("preferences-4000", "4,000 pods with preferences, Respect", Bar::Times(300.0)),
+    ("ten-pods", "10 pods, warm snapshot of 1,000 nodes", Bar::Seconds(0.001)),
+    ("deployments-100000", "100,000 pods in 200 Deployments, 1,000 types", Bar::Seconds(1.0)),
+    ("removal-1000", "one removal, 1,000 nodes, 30,000 pods", Bar::Distribution(0.001, 0.010)),
+    ("removals-10000", "all single removals, 10,000 nodes, 300,000 pods", Bar::Seconds(15.0)),
+    ("snapshot-10000", "snapshot of 10,000 nodes, 300,000 pods", Bar::Bytes(300e6)),
+    ("gap", "cost above the bound, plain workloads of 1,000 pods and more", Bar::Share(0.03)),
+    ("growth-1000-in-200", "growth: 1,000 pods in 200 classes", Bar::Shown),
+    ("growth-10000-in-200", "growth: 10,000 pods in 200 classes", Bar::Shown),
+    ("growth-100000-in-200", "growth: 100,000 pods in 200 classes", Bar::Shown),
+    ("growth-20000-in-50", "growth: 20,000 pods in 50 classes", Bar::Shown),
+    ("growth-20000-in-100", "growth: 20,000 pods in 100 classes", Bar::Shown),
+    ("growth-20000-in-400", "growth: 20,000 pods in 400 classes", Bar::Shown),
+    ("growth-20000-in-800", "growth: 20,000 pods in 800 classes", Bar::Shown),
+];
+
+#[derive(Serialize)]
+struct Row {
+    name: &'static str,
+    what: &'static str,
+    bar: String,
+    measured: String,
+    reference: String,
+    verdict: &'static str,
+    figures: Figures,
+}
+
+pub(crate) fn run(
+    oracle: Option<&Path>,
+    only: Option<&str>,
+    json: bool,
+    timeout: &str,
+) -> anyhow::Result<()> {
+    let mut rows = Vec::new();
+    for (name, what, bar) in ROWS {
+        if only.is_some_and(|only| !name.contains(only)) {
+            continue;
+        }
+        let figures = in_own_process(name)?;
+        let theirs = match (oracle, measure::scenario(name), bar) {
+            (Some(oracle), Some(scenario), Bar::Times(_)) => {
+                let scratch = std::env::temp_dir().join(format!("solver-bench-{}", std::process::id()));
+                manifests::write(&scenario, &scratch)?;
+                let verdict = reference::run(oracle, &scratch, &["--timeout", timeout]);
+                std::fs::remove_dir_all(&scratch).context("remove the scratch directory")?;
+                Some(verdict?)
+            }
+            _ => None,
+        };
+        let row = judged(name, what, bar, figures, theirs.as_ref());
+        if !json {
+            print(&row);
+        }
+        rows.push(row);
+    }
+    if json {
+        println!("{}", serde_json::to_string_pretty(&rows)?);
+    }
     Ok(())
+}
+
+fn in_own_process(name: &str) -> anyhow::Result<Figures> {
+    let program = std::env::current_exe().context("find this program")?;
+    let output = Command::new(program).args(["measure", name]).output().context("run a measurement")?;
+    if !output.status.success() {
+        bail!("measuring {name} failed: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    serde_json::from_slice(&output.stdout).context("read a measurement")
+}
+
+fn judged(
+    name: &'static str,
+    what: &'static str,
+    bar: Bar,
+    figures: Figures,
+    theirs: Option<&reference::Verdict>,
+) -> Row {
+    let verdict = |met: bool| if met { "met" } else { "MISSED" };
+    let gap = if figures.bound > 0.0 {
+        format!(", {:.1} % above the bound", (figures.cost / figures.bound - 1.0) * 100.0)
+    } else {
+        String::new()
+    };
+    let spent = format!("{} s", short(figures.value));
+    let cost = format!("{spent}, ${:.3}/h in {} nodes{gap}", figures.cost, figures.nodes);
+    let (bar_text, measured, met) = match bar {
+        Bar::Times(times) => {
+            let met =
+                theirs.map(|t| t.seconds >= times * figures.value && figures.cost <= t.cost as f64 / 1e6);
+            (format!("{times:.0} × the reference, no dearer"), cost, met)
+        }
+        Bar::Seconds(most) => (
+            format!("{} s", short(most)),
+            if figures.cost > 0.0 { cost } else { spent },
+            Some(figures.value <= most),
+        ),
+        Bar::Distribution(median, p99) => (
+            format!("median {} s, p99 {} s", short(median), short(p99)),
+            format!("median {spent}, p99 {} s", short(figures.other)),
+            Some(figures.value <= median && figures.other <= p99),
+        ),
+        Bar::Bytes(most) => (
+            format!("{:.0} MB", most / 1e6),
+            format!("{:.0} MB, built in {} s", figures.value / 1e6, short(figures.other)),
+            Some(figures.value <= most),
+        ),
+        Bar::Share(most) => (
+            format!("{:.1} %", most * 100.0),
+            format!("{:.2} % at most, {:.2} % on average", figures.value * 100.0, figures.other * 100.0),
+            Some(figures.value <= most),
+        ),
+        Bar::Shown => (String::new(), cost, None),
+    };
+    let reference = theirs.map_or(String::new(), |t| {
+        let more = if t.timed_out { "more than " } else { "" };
+        let cost = t.cost as f64 / 1e6;
+        format!(
+            "{more}{} s = {:.0} ×, ${cost:.3}/h in {} nodes, {:.0} MB",
+            short(t.seconds),
+            t.seconds / figures.value,
+            t.nodes,
+            t.peak_rss as f64 / 1e6
+        )
+    });
+    Row { name, what, bar: bar_text, measured, reference, verdict: met.map_or("", verdict), figures }
+}
+
+/// Three significant digits.
+fn short(value: f64) -> String {
+    let digits = if value <= 0.0 { 0 } else { (2 - value.log10().floor() as i32).clamp(0, 9) };
+    format!("{value:.*}", usize::try_from(digits).unwrap_or(0))
+}
+
+fn print(row: &Row) {
+    println!("{}", row.what);
+    for (label, text) in [("bar", &row.bar), ("measured", &row.measured), ("reference", &row.reference)] {
+        if !text.is_empty() {
+            println!("    {label:<10} {text}");
+        }
+    }
+    if !row.verdict.is_empty() {
+        println!("    {}", row.verdict);
+    }
 }

@@ -1,0 +1,178 @@
+//! Single measurements, each run in a process of its own, so that memory and warm caches of one do not colour the next.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+use model::pool::ClusterInput;
+use serde::{Deserialize, Serialize};
+use solver::{Effort, Options, Snapshot};
+
+use crate::scenario::Scenario;
+use crate::scenario::catalogue::{families, many};
+use crate::scenario::generate::{benchmark_mix, dense_cluster, deployments, preferences};
+
+/// What a measurement found.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Figures {
+    /// The figure that the bar is about: seconds, bytes or a share.
+    pub(crate) value: f64,
+    /// Second figure where there is one: p99 beside a median, the mean beside a maximum.
+    pub(crate) other: f64,
+    pub(crate) cost: f64,
+    pub(crate) bound: f64,
+    pub(crate) nodes: usize,
+    pub(crate) left_over: usize,
+    pub(crate) peak_rss: u64,
+}
+
+/// The scenario behind a measurement that the oracle can run, too.
+pub(crate) fn scenario(name: &str) -> Option<Scenario> {
+    match name {
+        "mix-1000" => Some(benchmark_mix(1000, 42)),
+        "mix-5000" => Some(benchmark_mix(5000, 42)),
+        "mix-20000" => Some(benchmark_mix(20_000, 42)),
+        "preferences-4000" => Some(preferences(4000, 42)),
+        "deployments-100000" => Some(deployments(100_000, 200, many(1000), 42)),
+        _ => None,
+    }
+}
+
+pub(crate) fn run(name: &str) -> anyhow::Result<Figures> {
+    if let Some(scenario) = scenario(name) {
+        return Ok(solve(&scenario.to_input(), if scenario.pod_count() > 10_000 { 3 } else { 5 }));
+    }
+    let growth = name.strip_prefix("growth-").and_then(|rest| rest.split_once("-in-"));
+    if let Some((pods, classes)) = growth {
+        let (pods, classes) = (pods.parse().context("pods")?, classes.parse().context("classes")?);
+        return Ok(solve(&deployments(pods, classes, many(400), 7).to_input(), 3));
+    }
+    match name {
+        "ten-pods" => Ok(ten_pods()),
+        "removal-1000" => Ok(removals(1000, Some(1000))),
+        "removals-10000" => Ok(removals(10_000, None)),
+        "snapshot-10000" => Ok(snapshot_bytes()),
+        "gap" => gaps(),
+        _ => bail!("no measurement is called {name}"),
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Snapshot and solve together: what a plan from nothing takes.
+fn solve(input: &ClusterInput, runs: usize) -> Figures {
+    let mut seconds = Vec::new();
+    let mut figures = Figures::default();
+    for _ in 0..runs {
+        let input = input.clone();
+        let began = Instant::now();
+        let snapshot = Snapshot::build(input);
+        let plan = solver::solve(&snapshot, &Options::default(), &|| true);
+        seconds.push(began.elapsed().as_secs_f64());
+        figures.cost = plan.cost.to_f64();
+        figures.bound = plan.lower_bound.map_or(0.0, |b| b.to_f64());
+        figures.nodes = plan.new_nodes.len();
+        figures.left_over = plan.unschedulable.len() + plan.unreached.len();
+    }
+    figures.value = median(seconds);
+    figures.peak_rss = cli::process_usage::peak_rss_bytes();
+    figures
+}
+
+/// Ten new pods in a cluster of a thousand nodes whose snapshot is there.
+fn ten_pods() -> Figures {
+    let mut input = dense_cluster(1000, 30, families(), 42).to_input();
+    let arriving = deployments(10, 2, families(), 5).to_input().pods;
+    // The snapshot knows these kinds of pods, as that of a running service does.
+    let known = arriving.iter().map(|p| model::pod::Pod {
+        name: Arc::from(format!("known-{}", p.name)),
+        node: Some(Arc::clone(&input.nodes[0].name)),
+        ..p.clone()
+    });
+    let known: Vec<_> = known.collect();
+    input.pods.extend(known);
+    let snapshot = Snapshot::build(input);
+    let mut seconds = Vec::new();
+    for _ in 0..51 {
+        let began = Instant::now();
+        let plan = solver::simulate(&snapshot, &[], &arriving, &Options::default(), &|| true);
+        seconds.push(began.elapsed().as_secs_f64());
+        assert!(plan.is_complete(), "ten small pods must find room");
+    }
+    Figures { value: median(seconds), ..Figures::default() }
+}
+
+/// Removal of single nodes: one after the other for a distribution, or all of them on all cores for the total.
+fn removals(nodes: usize, each: Option<usize>) -> Figures {
+    let snapshot = Snapshot::build(dense_cluster(nodes, 30, families(), 42).to_input());
+    let options = Options {
+        effort: Effort::Quick,
+        protect_settling: true,
+        distrust_uninitialized: true,
+        ..Options::default()
+    };
+    let ids: Vec<_> = snapshot.node_ids().collect();
+    if let Some(count) = each {
+        let mut seconds: Vec<f64> = ids
+            .iter()
+            .take(count)
+            .map(|id| {
+                let began = Instant::now();
+                let plan = solver::simulate(&snapshot, &[*id], &[], &options, &|| true);
+                assert!(plan.unreached.is_empty(), "nothing stops a removal");
+                began.elapsed().as_secs_f64()
+            })
+            .collect();
+        seconds.sort_by(f64::total_cmp);
+        return Figures {
+            value: seconds[seconds.len() / 2],
+            other: seconds[seconds.len() * 99 / 100],
+            ..Figures::default()
+        };
+    }
+    let began = Instant::now();
+    let sets: Vec<Vec<_>> = ids.into_iter().map(|id| vec![id]).collect();
+    let plans = solver::simulate_many(&snapshot, &sets, &options, &|| true);
+    assert_eq!(plans.len(), nodes, "every removal has an answer");
+    Figures {
+        value: began.elapsed().as_secs_f64(),
+        peak_rss: cli::process_usage::peak_rss_bytes(),
+        ..Figures::default()
+    }
+}
+
+/// Memory that a snapshot adds to the process, once its input is gone.
+fn snapshot_bytes() -> Figures {
+    let input = dense_cluster(10_000, 30, families(), 42).to_input();
+    let pods = input.pods.len();
+    let with_input = cli::process_usage::rss_bytes();
+    let began = Instant::now();
+    let snapshot = Snapshot::build(input);
+    let seconds = began.elapsed().as_secs_f64();
+    let after = cli::process_usage::rss_bytes();
+    assert_eq!(snapshot.node_count(), 10_000);
+    // The input was freed while the snapshot grew, so the process as a whole is the honest upper bound.
+    let value = after as f64;
+    Figures { value, other: seconds, peak_rss: with_input, nodes: pods, ..Figures::default() }
+}
+
+/// Gap to the bound over plain workloads on the built-in catalogue: greatest and mean.
+fn gaps() -> anyhow::Result<Figures> {
+    let types = cli::catalogue::builtin().types;
+    let mut gaps = Vec::new();
+    for seed in 0..22_u64 {
+        let pods = 1000 + 200 * usize::try_from(seed).unwrap_or(0);
+        let mut input =
+            deployments(pods, 5 + usize::try_from(seed).unwrap_or(0) * 3, families(), seed).to_input();
+        let pool = input.pools.first_mut().context("the scenario has a pool")?;
+        pool.instance_types = Arc::clone(&types);
+        let plan = solver::solve(&Snapshot::build(input), &Options::default(), &|| true);
+        gaps.push(plan.gap().context("a plain workload has a bound")?);
+    }
+    let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+    let most = gaps.iter().copied().fold(0.0, f64::max);
+    Ok(Figures { value: most, other: mean, ..Figures::default() })
+}
