@@ -69,59 +69,64 @@ fn plural(count: usize) -> &'static str {
 
 fn nodes(out: &mut dyn Write, nodes: &[AnswerNode], people: &People) -> io::Result<()> {
     let has_gpus = nodes.iter().any(|n| n.requests.contains_key(NVIDIA_GPU));
+    let shares: &[&str] = if has_gpus { &[CPU, MEMORY, NVIDIA_GPU] } else { &[CPU, MEMORY] };
     let mut head = vec!["NODE", "POOL", "TYPE", "ZONE", "BOUGHT AS", "$/HOUR", "PODS", "CPU", "MEMORY"];
     if has_gpus {
         head.push("GPUS");
     }
     head.push("OR ANY OF");
-    let mut rows: Vec<Vec<String>> = Vec::new();
-    let mut counts: BTreeMap<Vec<String>, (usize, usize)> = BTreeMap::new();
-    for node in nodes {
-        let used = requests(node);
-        let empty = Resources::new();
-        let all = people.allocatable(&node.launch.instance_type).unwrap_or(&empty);
-        let share = |name: &str| {
-            per_mille(&used, all, name).map_or("-".to_owned(), |s| format!("{} %", (s + 5) / 10))
-        };
-        let mut row = vec![
-            node.name.clone(),
-            node.node_pool.clone(),
-            node.launch.instance_type.clone(),
-            node.launch.zone.clone(),
-            node.launch.capacity_type.to_owned(),
-            node.launch.price.to_string(),
-            node.pods.len().to_string(),
-            share(CPU),
-            share(MEMORY),
-        ];
-        if has_gpus {
-            row.push(share(NVIDIA_GPU));
-        }
-        let others = node.instance_types.len().saturating_sub(1);
-        row.push(if others == 0 { "-".to_owned() } else { format!("{others} more type{}", plural(others)) });
-        if nodes.len() < GROUP_FROM {
-            rows.push(row);
-            continue;
-        }
-        row.remove(0);
-        let position = counts.len();
-        counts.entry(row).or_insert((0, position)).0 += 1;
-    }
-    if nodes.len() >= GROUP_FROM {
+    let together = nodes.len() >= GROUP_FROM;
+    if together {
         head[0] = "NODES";
-        let mut grouped: Vec<_> = counts.into_iter().collect();
-        grouped.sort_by_key(|(_, (_, position))| *position);
-        rows = grouped
-            .into_iter()
-            .map(|(mut row, (count, _))| {
-                row.insert(0, format!("{count} ×"));
-                row
-            })
-            .collect();
     }
-    let gpus = usize::from(has_gpus);
-    let numbers: Vec<usize> = [5, 6, 7, 8].into_iter().chain((gpus == 1).then_some(9)).collect();
+    let mut order: Vec<Vec<String>> = Vec::new();
+    let mut groups: BTreeMap<Vec<String>, Vec<&AnswerNode>> = BTreeMap::new();
+    for node in nodes {
+        let launch = &node.launch;
+        let key = vec![
+            if together { String::new() } else { node.name.clone() },
+            node.node_pool.clone(),
+            launch.instance_type.clone(),
+            launch.zone.clone(),
+            launch.capacity_type.to_owned(),
+            launch.price.to_string(),
+        ];
+        let members = groups.entry(key.clone()).or_default();
+        if members.is_empty() {
+            order.push(key);
+        }
+        members.push(node);
+    }
+    let rows: Vec<Vec<String>> =
+        order.into_iter().map(|key| row(&groups[&key], key, together, shares, people)).collect();
+    let numbers: Vec<usize> = (5..=6 + shares.len()).collect();
     columns(out, &head, &rows, &numbers)
+}
+
+/// One node, or several alike: their pods together and how full they are on average.
+fn row(
+    nodes: &[&AnswerNode],
+    mut row: Vec<String>,
+    together: bool,
+    shares: &[&str],
+    people: &People,
+) -> Vec<String> {
+    if together {
+        row[0] = format!("{} ×", nodes.len());
+    }
+    row.push(nodes.iter().map(|n| n.pods.len()).sum::<usize>().to_string());
+    let empty = Resources::new();
+    for name in shares {
+        let each = nodes.iter().filter_map(|node| {
+            let all = people.allocatable(&node.launch.instance_type).unwrap_or(&empty);
+            per_mille(&requests(node), all, name)
+        });
+        let (sum, count) = each.fold((0_u64, 0), |(sum, count), share| (sum + share, count + 1));
+        row.push(sum.checked_div(count).map_or("-".to_owned(), |mean| format!("{} %", (mean + 5) / 10)));
+    }
+    let others = nodes.iter().map(|n| n.instance_types.len().saturating_sub(1)).min().unwrap_or(0);
+    row.push(if others == 0 { "-".to_owned() } else { format!("{others} more type{}", plural(others)) });
+    row
 }
 
 pub(super) fn requests(node: &AnswerNode) -> Resources {

@@ -304,3 +304,45 @@ fn workload(n: usize, random: &mut Random) -> Workload {
     }
     workload
 }
+
+/// A running cluster of exactly so many pods a node, of 500 applications; nodes of 16 vCPU, about half full.
+pub fn dense_cluster(nodes: usize, pods_each: usize, kinds: Vec<Kind>, seed: u64) -> Scenario {
+    let mut random = Random::new(seed);
+    let usable: Vec<usize> = (0..kinds.len())
+        .filter(|&k| kinds[k].milli_cpu == 16_000 && kinds[k].labels[ARCH] == "amd64" && kinds[k].gpus == 0)
+        .collect();
+    let sizes: Vec<(i64, i64)> = (0..500)
+        .map(|_| (random.pick(&[100, 150, 200, 250, 400]), random.pick(&[128, 256, 384, 512])))
+        .collect();
+    let mut scenario = Scenario {
+        name: format!("dense-{nodes}-by-{pods_each}-seed-{seed}"),
+        pools: vec![pool(&["on-demand"])],
+        ..Scenario::default()
+    };
+    for n in 0..nodes {
+        let node = RunningNode {
+            name: format!("node-{n:05}"),
+            pool: "default".to_owned(),
+            kind: random.pick(&usable),
+            zone: random.below(ZONES.len()),
+            spot: false,
+        };
+        let fill = random.between(pods_each / 2, pods_each * 3 / 2);
+        for _ in 0..fill {
+            let app = random.below(sizes.len());
+            scenario.workloads.push(Workload {
+                name: format!("app-{:06}", scenario.workloads.len()),
+                replicas: 1,
+                bare: true,
+                labels: labels(&[("app", &format!("app-{app}"))]),
+                milli_cpu: sizes[app].0,
+                mib: sizes[app].1,
+                on: Some(node.name.clone()),
+                ..Workload::default()
+            });
+        }
+        scenario.nodes.push(node);
+    }
+    scenario.kinds = kinds;
+    scenario
+}
