@@ -63,6 +63,8 @@ fn start() -> Result<Server> {
     std::mem::forget(child.stdin.take());
     let mut lines = BufReader::new(child.stdout.take().context("the server has an output")?).lines();
     let line = lines.next().context("the local AWS ended before it listened; its errors are above")??;
+    // What the server says later is read too: a server whose output goes nowhere fails where it should only complain.
+    std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| eprintln!("{line}")));
     let mut urls = line.split_whitespace().filter(|word| word.starts_with("http://")).map(str::to_owned);
     let (Some(api), Some(control)) = (urls.next(), urls.next()) else {
         bail!("the local AWS said {line:?} instead of its addresses");
