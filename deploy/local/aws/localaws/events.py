@@ -3,6 +3,7 @@ the queues that rules name. Sent by one thread, in order, so that launches do no
 
 from __future__ import annotations
 
+import contextlib
 import json
 import queue
 import threading
@@ -52,7 +53,8 @@ class Events:
             try:
                 get_backend("events")[ACCOUNT][self.region].put_events([entry])
             except Exception as error:  # a broken rule must not end the delivery of later events
-                print(f"aws: event {entry['DetailType']} not delivered: {error}", flush=True)
+                with contextlib.suppress(OSError):  # nobody reads our output: no reason to end either
+                    print(f"aws: event {entry['DetailType']} not delivered: {error}", flush=True)
             finally:
                 self.pending.task_done()
 

@@ -16,6 +16,7 @@ import struct
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -272,25 +273,35 @@ class Queues:
         return {}
 
     def _DeleteMessageBatch(self, queue: Queue, p: dict[str, Any]) -> dict[str, Any]:
-        check_batch(p["Entries"])
-        done, failed = [], []
-        for entry in p["Entries"]:
-            try:
-                queue.delete(entry["ReceiptHandle"])
-                done.append({"Id": entry["Id"]})
-            except AwsError as error:
-                failed.append({"Id": entry["Id"], "SenderFault": True, "Code": error.code, "Message": error.message})
-        return {"Successful": done, "Failed": failed}
+        return each_entry(p, lambda entry: queue.delete(entry["ReceiptHandle"]))
 
     def _ChangeMessageVisibility(self, queue: Queue, p: dict[str, Any]) -> dict[str, Any]:
         queue.set_visibility(p["ReceiptHandle"], float(p["VisibilityTimeout"]))
         return {}
+
+    def _ChangeMessageVisibilityBatch(self, queue: Queue, p: dict[str, Any]) -> dict[str, Any]:
+        return each_entry(
+            p, lambda entry: queue.set_visibility(entry["ReceiptHandle"], float(entry.get("VisibilityTimeout", 0)))
+        )
 
     def _TagQueue(self, queue: Queue, p: dict[str, Any]) -> dict[str, Any]:
         return {}
 
     def _ListQueueTags(self, queue: Queue, p: dict[str, Any]) -> dict[str, Any]:
         return {"Tags": {}}
+
+
+def each_entry(p: dict[str, Any], act: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """A batch call: entries succeed and fail one by one."""
+    check_batch(p["Entries"])
+    done, failed = [], []
+    for entry in p["Entries"]:
+        try:
+            act(entry)
+            done.append({"Id": entry["Id"]})
+        except AwsError as error:
+            failed.append({"Id": entry["Id"], "SenderFault": True, "Code": error.code, "Message": error.message})
+    return {"Successful": done, "Failed": failed}
 
 
 def check_batch(entries: list[dict[str, Any]]) -> None:

@@ -232,6 +232,21 @@ class Events(LocalAws):
         self.assertEqual((first["MessageId"], "2"), (second["MessageId"], second["Attributes"]["ApproximateReceiveCount"]))
         self.assertIn("SentTimestamp", second["Attributes"])
 
+    def test_visibility_is_changed_in_batches_entry_by_entry(self) -> None:
+        self.sqs.send_message(QueueUrl=self.queue, MessageBody="held")
+        held = self.sqs.receive_message(QueueUrl=self.queue, VisibilityTimeout=600)["Messages"][0]
+        answer = self.sqs.change_message_visibility_batch(
+            QueueUrl=self.queue,
+            Entries=[
+                {"Id": "a", "ReceiptHandle": held["ReceiptHandle"], "VisibilityTimeout": 0},
+                {"Id": "b", "ReceiptHandle": "unknown", "VisibilityTimeout": 0},
+            ],
+        )
+        self.assertEqual(["a"], [entry["Id"] for entry in answer["Successful"]])
+        self.assertEqual(["b"], [entry["Id"] for entry in answer["Failed"]])
+        again = self.sqs.receive_message(QueueUrl=self.queue, WaitTimeSeconds=20)["Messages"][0]
+        self.assertEqual(held["MessageId"], again["MessageId"])
+
     def test_a_missing_queue_has_the_right_error(self) -> None:
         with self.assertRaises(self.sqs.exceptions.QueueDoesNotExist):
             self.sqs.get_queue_url(QueueName="none")
