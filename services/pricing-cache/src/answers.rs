@@ -24,11 +24,6 @@ use crate::wire;
 
 const DEFAULT_LIMIT: u32 = 100;
 
-/// What derivation needs from the settings.
-pub(crate) struct Derivation {
-    pub(crate) settings: Settings,
-}
-
 /// A filter that was read and checked.
 pub(crate) struct Filter {
     requirements: Requirements,
@@ -65,7 +60,7 @@ impl TryFrom<pb::ListInstanceTypesRequest> for Filter {
 /// last.
 pub(crate) fn instance_types(
     published: &Published,
-    derivation: &Derivation,
+    settings: &Settings,
     filter: &Filter,
 ) -> pb::ListInstanceTypesResponse {
     let catalogue = published.catalogue.as_ref();
@@ -81,7 +76,7 @@ pub(crate) fn instance_types(
         learned_memory: &learned_memory,
         now: Timestamp::now(),
     };
-    let derive = |entry: &Entry| instance_type(entry, &class, &zones, &region, &derivation.settings);
+    let derive = |entry: &Entry| instance_type(entry, &class, &zones, &region, settings);
     let mut found: Vec<(Option<MicroDollars>, &Entry, InstanceType)> = Vec::new();
     for entry in catalogue.entries.iter() {
         let derived = derive(entry);

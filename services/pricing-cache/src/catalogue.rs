@@ -38,11 +38,6 @@ impl Catalogue {
             && self.learned.keys().all(|key| newer.learned.contains_key(key))
     }
 
-    pub(crate) fn entry(&self, instance_type: &str) -> Option<&Arc<Entry>> {
-        let at = self.entries.binary_search_by(|e| e.facts.name.as_str().cmp(instance_type)).ok()?;
-        self.entries.get(at)
-    }
-
     /// Marks in the form that derivation asks for.
     pub(crate) fn marks(&self) -> Marks {
         self.marks.values().map(|mark| mark.scope.clone()).collect()

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use cloud::derive::Settings;
 use cloud::unavailable::Scope;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
@@ -31,7 +32,7 @@ const LONGEST_NAME: usize = 128;
 pub(crate) fn server(
     catalogue: CatalogueHandle,
     metrics: PricingMetrics,
-    derivation: answers::Derivation,
+    derivation: Settings,
 ) -> GrpcServer {
     let readers = [Service::Provisioner, Service::Disruption];
     let access = Access::new()
@@ -52,7 +53,7 @@ pub(crate) fn server(
 struct Handler {
     catalogue: CatalogueHandle,
     metrics: PricingMetrics,
-    derivation: Arc<answers::Derivation>,
+    derivation: Arc<Settings>,
 }
 
 impl Handler {

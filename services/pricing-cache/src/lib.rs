@@ -18,6 +18,7 @@ mod grpc;
 mod marks;
 mod memory;
 mod metrics;
+mod nodes;
 mod overlays;
 mod owner;
 mod prices;
@@ -31,8 +32,10 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use api::{EC2NodeClass, NodeClaim, NodeOverlay, NodePool};
 use cloud::CatalogSource;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Node};
+use model::labels;
 use runtime::Shell;
 use runtime::watch::{Change, Index, Watch};
 use tokio::sync::mpsc;
@@ -41,7 +44,9 @@ pub use config::{Config, Periods};
 
 use crate::feeds::{Feed, FeedLoop};
 use crate::metrics::{OfferingCollector, PricingMetrics};
-use crate::owner::{Message, Owner, Stores};
+use crate::nodes::Learner;
+use crate::overlays::Evaluator;
+use crate::owner::{CatalogueHandle, Message, Owner, Stores};
 use crate::state::{Part, State};
 use crate::store::{Save, Saver};
 
@@ -67,6 +72,7 @@ pub async fn start_with(
     );
     let mut awaited: BTreeSet<Part> = feeds.iter().copied().map(Part::Feed).collect();
     awaited.extend([Part::StoredPrices, Part::StoredMarks, Part::StoredMemory]);
+    awaited.extend(gates.node_overlay.then_some(Part::Overlays));
     let state = State::new(source.region(), awaited);
     let metrics = PricingMetrics::new(&shell.metrics);
     let stores = Stores {
@@ -99,14 +105,36 @@ pub async fn start_with(
         let feed_loop = FeedLoop { feed, source, period, cluster: settings.cluster_name.clone(), mailbox };
         shell.process.spawn(feed.as_str(), feed_loop.run(shell.stop()));
     }
-    let derivation = answers::Derivation {
-        settings: cloud::derive::Settings {
-            vm_memory_overhead_millionths: (settings.vm_memory_overhead_percent * 1e6).round() as u32,
-            reserved_enis: settings.reserved_enis,
-            reserved_capacity: gates.reserved_capacity,
-        },
+    let derivation = cloud::derive::Settings {
+        vm_memory_overhead_millionths: (settings.vm_memory_overhead_percent * 1e6).round() as u32,
+        reserved_enis: settings.reserved_enis,
+        reserved_capacity: gates.reserved_capacity,
     };
+    learn_memory(shell, &catalogue);
+    if gates.node_overlay {
+        judge_overlays(shell, &catalogue, derivation.clone());
+    }
     shell.serve(grpc::server(catalogue, metrics, derivation)).await
+}
+
+fn learn_memory(shell: &mut Shell, catalogue: &CatalogueHandle) {
+    let (learner, mailbox) = Learner::new(catalogue.mailbox());
+    let (kube, stop) = (shell.kube.clone(), shell.stop());
+    shell.process.spawn("nodes", learner.run(stop));
+    let registered = Watch::<Node>::all(kube.clone()).labels(&format!("{}=true", labels::REGISTERED));
+    shell.watch("node", registered, mailbox.clone());
+    shell.watch("nodeclaim", Watch::<NodeClaim>::all(kube.clone()), mailbox.clone());
+    shell.watch("nodeclass", Watch::<EC2NodeClass>::all(kube), mailbox);
+}
+
+fn judge_overlays(shell: &mut Shell, catalogue: &CatalogueHandle, settings: cloud::derive::Settings) {
+    let (kube, stop) = (shell.kube.clone(), shell.stop());
+    let (evaluator, mailbox) =
+        Evaluator::new(kube.clone(), settings, catalogue.drafts(), catalogue.mailbox());
+    shell.process.spawn("overlays", evaluator.run(stop));
+    shell.watch("nodeoverlay", Watch::<NodeOverlay>::all(kube.clone()), mailbox.clone());
+    shell.watch("nodepool", Watch::<NodePool>::all(kube.clone()), mailbox.clone());
+    shell.watch("overlay-nodeclass", Watch::<EC2NodeClass>::all(kube), mailbox);
 }
 
 fn saver(shell: &mut Shell, task: &'static str, name: &'static str) -> mpsc::Sender<Save> {

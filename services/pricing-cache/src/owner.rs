@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cloud::unavailable::{Scope, Unavailable};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ConfigMap;
 use runtime::Check;
@@ -13,8 +14,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use cloud::unavailable::{Scope, Unavailable};
-
+use crate::catalogue::Catalogue;
 use crate::feeds::{Answer, Feed, Outcome};
 use crate::metrics::PricingMetrics;
 use crate::overlays::Overlay;
@@ -76,6 +76,8 @@ pub(crate) struct Owner {
     epoch: Arc<str>,
     mailbox: mpsc::Receiver<Message>,
     latest: watch::Sender<Option<Arc<Published>>>,
+    /// The newest catalogue whether or not overlays were judged: they are judged on this.
+    drafts: watch::Sender<Option<Arc<Catalogue>>>,
     stores: Stores,
     metrics: PricingMetrics,
     complete: Check,
@@ -89,6 +91,7 @@ pub(crate) struct Owner {
 pub(crate) struct CatalogueHandle {
     mailbox: mpsc::Sender<Message>,
     latest: Latest,
+    drafts: watch::Receiver<Option<Arc<Catalogue>>>,
 }
 
 impl CatalogueHandle {
@@ -98,6 +101,10 @@ impl CatalogueHandle {
 
     pub(crate) fn subscribe(&self) -> Latest {
         self.latest.clone()
+    }
+
+    pub(crate) fn drafts(&self) -> watch::Receiver<Option<Arc<Catalogue>>> {
+        self.drafts.clone()
     }
 
     pub(crate) fn mailbox(&self) -> mpsc::Sender<Message> {
@@ -126,11 +133,13 @@ impl Owner {
     ) -> (Self, CatalogueHandle) {
         let (sender, mailbox) = mpsc::channel(MAILBOX);
         let (latest, seen) = watch::channel(None);
+        let (drafts, draft) = watch::channel(None);
         let owner = Self {
             state,
             epoch: Arc::from(epoch),
             mailbox,
             latest,
+            drafts,
             stores,
             metrics,
             complete,
@@ -138,7 +147,7 @@ impl Owner {
             prices_stored: None,
             prices_unstored: false,
         };
-        (owner, CatalogueHandle { mailbox: sender, latest: seen })
+        (owner, CatalogueHandle { mailbox: sender, latest: seen, drafts: draft })
     }
 
     pub(crate) async fn run(mut self, stop: CancellationToken) -> anyhow::Result<()> {
@@ -290,9 +299,13 @@ impl Owner {
 
     /// Publishes if anything changed; returns the newest version, 0 while there is none.
     fn publish(&mut self, now: Timestamp) -> u64 {
-        let Some(catalogue) = self.state.assemble(now) else {
-            let missing = self.state.missing(now);
-            let names: Vec<String> = missing.iter().map(|part| format!("{part:?}")).collect();
+        let assembled = self.state.assemble(now);
+        if let Some(draft) = &assembled {
+            self.drafts.send_replace(Some(Arc::clone(draft)));
+        }
+        let missing = self.state.missing(now);
+        let Some(catalogue) = assembled.filter(|_| missing.is_empty()) else {
+            let names: Vec<&str> = missing.iter().map(|part| part.as_str()).collect();
             self.complete.not_ready(&format!("waiting for {}", names.join(", ")));
             return 0;
         };
@@ -381,3 +394,7 @@ fn data_of(change: Change<ConfigMap>) -> BTreeMap<String, String> {
     };
     map.and_then(|map| map.data.clone()).unwrap_or_default()
 }
+
+#[cfg(test)]
+#[path = "owner_tests.rs"]
+mod tests;

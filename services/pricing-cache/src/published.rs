@@ -142,3 +142,7 @@ pub(crate) fn follow(
         }
     })
 }
+
+#[cfg(test)]
+#[path = "published_tests.rs"]
+mod tests;

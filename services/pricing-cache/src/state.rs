@@ -31,6 +31,19 @@ pub(crate) enum Part {
     Overlays,
 }
 
+impl Part {
+    /// For people who ask why a replica is not ready.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Feed(feed) => feed.as_str(),
+            Self::StoredPrices => "stored prices",
+            Self::StoredMarks => "stored marks",
+            Self::StoredMemory => "stored memory",
+            Self::Overlays => "overlays",
+        }
+    }
+}
+
 pub(crate) struct State {
     region: Arc<str>,
     facts: Option<RegionFacts>,
@@ -154,9 +167,10 @@ impl State {
         facts.into_iter().chain(self.awaited.iter().copied().filter(counts)).collect()
     }
 
-    /// The catalogue as of now; `None` while it is not complete. Equal parts are shared with the one before.
+    /// The catalogue as of now; `None` while more is missing than the overlays, which are judged on this. Equal parts are
+    /// shared with the one before.
     pub(crate) fn assemble(&mut self, now: Timestamp) -> Option<Arc<Catalogue>> {
-        if self.last.is_none() && !self.missing(now).is_empty() {
+        if self.last.is_none() && self.missing(now).iter().any(|part| *part != Part::Overlays) {
             return None;
         }
         let facts = self.facts.as_ref()?;

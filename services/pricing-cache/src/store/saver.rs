@@ -46,46 +46,70 @@ impl Saver {
 
     pub(crate) async fn run(mut self, stop: CancellationToken) -> anyhow::Result<()> {
         let mut pending = Pending::default();
-        let mut retry: Option<Duration> = None;
+        // The pause before the next try while writing fails.
+        let mut failing: Option<Duration> = None;
         loop {
-            tokio::select! {
-                biased;
-                save = self.mailbox.recv() => match save {
-                    Some(save) => pending.add(save),
-                    // The owner is gone; what it left is still written below.
-                    None if pending.entries.is_empty() || retry.is_some() => {
-                        stop.cancelled().await;
-                        return Ok(());
-                    }
-                    None => {}
-                },
-                () = tokio::time::sleep(retry.unwrap_or_default()), if retry.is_some() => {}
+            if pending.entries.is_empty() || failing.is_some() {
+                tokio::select! {
+                    biased;
+                    save = self.mailbox.recv() => match save {
+                        Some(save) => pending.add(save),
+                        None => {
+                            stop.cancelled().await;
+                            return Ok(());
+                        }
+                    },
+                    () = tokio::time::sleep(failing.unwrap_or_default()), if failing.is_some() => {}
+                }
             }
             while let Ok(save) = self.mailbox.try_recv() {
                 pending.add(save);
             }
-            if pending.entries.is_empty() {
-                pending.finish();
-                continue;
-            }
-            match self.write(&pending.entries).await {
+            let (written, later) = self.write_while_receiving(&pending.entries).await;
+            match written {
                 Ok(()) => {
-                    if retry.take().is_some() {
+                    if failing.take().is_some() {
                         info!(configmap = self.name, "writing works again");
                     }
                     pending.finish();
                 }
                 Err(error) => {
-                    if retry.is_none() {
+                    if failing.is_none() {
                         let error = format!("{error:#}");
                         warn!(configmap = self.name, error, "could not write, trying again until it works");
                     }
-                    retry = Some(retry.map_or(QUICKEST_RETRY, |last| (last * 2).min(SLOWEST_RETRY)));
+                    failing = Some(failing.map_or(QUICKEST_RETRY, |last| (last * 2).min(SLOWEST_RETRY)));
                 }
             }
+            later.into_iter().for_each(|save| pending.add(save));
         }
     }
 
+    /// The owner must never wait for the API server, so its mail is taken in meanwhile.
+    async fn write_while_receiving(
+        &mut self,
+        entries: &BTreeMap<String, Option<String>>,
+    ) -> (anyhow::Result<()>, Vec<Save>) {
+        let mut later = Vec::new();
+        let target = Target { api: self.api.clone(), name: self.name };
+        let mut writing = std::pin::pin!(target.write(entries));
+        loop {
+            tokio::select! {
+                biased;
+                written = &mut writing => return (written, later),
+                Some(save) = self.mailbox.recv() => later.push(save),
+            }
+        }
+    }
+}
+
+/// The ConfigMap that is written.
+struct Target {
+    api: Api<ConfigMap>,
+    name: &'static str,
+}
+
+impl Target {
     async fn write(&self, entries: &BTreeMap<String, Option<String>>) -> anyhow::Result<()> {
         let patched = tokio::time::timeout(CALL_TIMEOUT, self.patch(entries)).await;
         match patched.context("no answer in time")? {

@@ -4,6 +4,8 @@ mod delta;
 mod marks;
 mod parts;
 mod snapshot;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use delta::delta;
 pub(crate) use marks::{capacity_type, from_capacity_type, scope, timestamp, unavailable};

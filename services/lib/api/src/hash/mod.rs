@@ -7,6 +7,7 @@ mod ec2nodeclass;
 mod go;
 mod nodepool;
 
+use crate::ec2nodeclass::Ami;
 use crate::{EC2NodeClassSpec, NodePool};
 
 /// Version of the NodePool hash, stored beside it.
@@ -23,4 +24,12 @@ pub fn node_pool(pool: &NodePool) -> String {
 /// there is none. As annotated: decimal.
 pub fn ec2_node_class(spec: &EC2NodeClassSpec, family: &str, ca_bundle: &str) -> String {
     (ec2nodeclass::spec(spec) ^ go::text(family) ^ go::text(ca_bundle)).to_string()
+}
+
+/// Names the set of images that a class resolved to, whatever their order: what nodes report under it holds for these images
+/// only. Hexadecimal.
+pub fn images(amis: &[Ami]) -> String {
+    let mut ids: Vec<&str> = amis.iter().map(|ami| ami.id.as_str()).collect();
+    ids.sort_unstable();
+    format!("{:016x}", go::text(&ids.join(",")))
 }

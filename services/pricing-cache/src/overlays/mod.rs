@@ -1,8 +1,15 @@
-//! NodeOverlays that passed validation, in plain form.
+//! NodeOverlays: which of them count, and what is said about each. Only overlays that passed validation and collide with no
+//! other are streamed; the reader applies them to the types of each NodePool.
+
+mod evaluator;
+mod judge;
+mod status;
 
 use std::collections::BTreeMap;
 
 use model::requirement::Entry;
+
+pub(crate) use evaluator::Evaluator;
 
 /// One overlay as it is streamed: texts are those of the object, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
