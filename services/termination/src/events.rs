@@ -1,0 +1,129 @@
+//! The Kubernetes Events of termination: the reference's reasons, with sentences that say what holds a drain up.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use policy::drain::Pod;
+use runtime::events::{Event, Recorder};
+
+use crate::world::{Claim, NodeState};
+use crate::writes::rfc3339;
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Events(Recorder);
+
+fn node(node: &NodeState) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Node".to_owned()),
+        name: Some(node.name.to_string()),
+        // kubelet's own events about a node carry its name as uid, and `kubectl describe node` looks for both.
+        uid: Some(node.uid.to_string()),
+        ..ObjectReference::default()
+    }
+}
+
+fn claim(claim: &Claim) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("karpenter.sh/v1".to_owned()),
+        kind: Some("NodeClaim".to_owned()),
+        name: Some(claim.name.to_string()),
+        uid: Some(claim.uid.to_string()),
+        ..ObjectReference::default()
+    }
+}
+
+fn pod(pod: &Pod) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Pod".to_owned()),
+        namespace: Some(pod.namespace.to_string()),
+        name: Some(pod.name.to_string()),
+        uid: Some(pod.uid.to_string()),
+        ..ObjectReference::default()
+    }
+}
+
+impl Events {
+    pub(crate) fn new(recorder: Recorder) -> Self {
+        Self(recorder)
+    }
+
+    pub(crate) fn deadline_of_claim(&self, about: &Claim, deadline: Timestamp) {
+        self.0.publish(Event::warning(claim(about), EXPIRING, expiring(deadline)));
+    }
+
+    pub(crate) fn deadline_of_node(&self, about: &NodeState, deadline: Timestamp) {
+        self.0.publish(Event::warning(node(about), EXPIRING, expiring(deadline)));
+    }
+
+    pub(crate) fn unreadable_deadline(&self, about: &Claim, text: &str) {
+        let message = format!(
+            "Annotation {} is {text:?}, which is no RFC 3339 time; draining goes on without a deadline",
+            model::labels::TERMINATION_TIMESTAMP
+        );
+        self.0.publish(Event::warning(claim(about), "TerminationTimestampUnreadable", message));
+    }
+
+    pub(crate) fn pods_waiting(&self, about: &NodeState, pods: usize, example: Option<&str>) {
+        let example = example.map(|words| format!(": {words}")).unwrap_or_default();
+        let message = format!("Failed to drain node, {pods} pods are waiting to be evicted{example}");
+        self.0.publish(Event::warning(node(about), "FailedDraining", message));
+    }
+
+    /// A budget refused; `words` are the API server's.
+    pub(crate) fn refused(&self, about: &NodeState, pod: &Pod, words: &str, several: bool) {
+        let why = if several { "is covered by multiple PDBs" } else { "would violate a PDB" };
+        let message = format!("Failed to drain node, evicting pod {} {why}: {words}", pod.key());
+        let distinct = [if several { "several" } else { "pdb" }.to_owned()];
+        self.0.publish(Event::warning(node(about), "FailedDraining", message).distinct(distinct));
+    }
+
+    pub(crate) fn evicted(&self, about: &Pod, reason: &str) {
+        self.0.publish(Event::normal(pod(about), "Evicted", format!("Evicted pod: {reason}")));
+    }
+
+    pub(crate) fn deleted_for_deadline(&self, about: &Pod, deadline: Timestamp, grace: i64) {
+        let message = format!(
+            "Deleting the pod to accommodate the terminationTime {} of the node. The pod was granted {grace} seconds of its {} \
+             terminationGracePeriodSeconds. This bypasses the PDB of the pod and the do-not-disrupt annotation.",
+            rfc3339(deadline),
+            about.grace_seconds
+        );
+        self.0.publish(Event::normal(pod(about), "Disrupted", message));
+    }
+
+    pub(crate) fn volumes(&self, about: &NodeState, names: &[String]) {
+        let shown = names.iter().take(5).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let more = names.len().saturating_sub(5);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let message = format!("Awaiting deletion of VolumeAttachments {shown}{more}");
+        self.0.publish(Event::normal(node(about), "AwaitingVolumeDetachment", message));
+    }
+
+    pub(crate) fn untouchable(&self, about_node: Option<&NodeState>, about_claim: Option<&Claim>, why: &str) {
+        let objects = about_node.map(node).into_iter().chain(about_claim.map(claim));
+        for object in objects {
+            self.0.publish(Event::warning(object, "InstanceNotOurs", format!("Not terminated: {why}")));
+        }
+    }
+
+    pub(crate) fn shared_instance(&self, about: &Claim, other: &str) {
+        let message = format!(
+            "Released without terminating its instance {}, which NodeClaim {other} claims too",
+            about.provider_id.as_deref().unwrap_or_default()
+        );
+        self.0.publish(Event::warning(claim(about), "DuplicateProviderID", message));
+    }
+
+    pub(crate) fn claim_collected(&self, about: &Claim) {
+        let message = "Deleted because its instance no longer exists and its node is not ready".to_owned();
+        self.0.publish(Event::warning(claim(about), "GarbageCollected", message));
+    }
+}
+
+const EXPIRING: &str = "TerminationGracePeriodExpiring";
+
+fn expiring(deadline: Timestamp) -> String {
+    format!("All pods will be deleted by {}", rfc3339(deadline))
+}

@@ -1,0 +1,223 @@
+//! Every write to the Kubernetes API, one function each. All are conditional (uid or resourceVersion) and may be repeated:
+//! none can hit a namesake or undo somebody else's change.
+
+use std::time::Duration;
+
+use api::NodeClaim;
+use api::conditions::{ConditionSet, Finding};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{DeleteParams, EvictParams, Patch, PatchParams, Preconditions};
+use kube::{Api, Client, Resource};
+use model::labels;
+use policy::drain;
+use policy::drain::node::Mark;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::world::{Claim, DRAINED, EXCLUDE_LABEL, EXCLUDE_VALUE, INSTANCE_TERMINATING, NodeState, VOLUMES_DETACHED};
+
+const FIELD_MANAGER: &str = "karpenter-termination";
+/// One answer of the API server; the object is looked at again afterwards.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// Why a claim goes, as given to `Terminate`: kept on the claim so that it survives us.
+pub(crate) const REASON_ANNOTATION: &str = "karpenter.sh/termination-reason";
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// The object changed meanwhile: look again.
+    #[error("it changed meanwhile")]
+    Conflict,
+    #[error("it is gone")]
+    Gone,
+    #[error("the API server did not answer within {} s", CALL_TIMEOUT.as_secs())]
+    Timeout,
+    #[error(transparent)]
+    Api(kube::Error),
+}
+
+impl From<kube::Error> for Error {
+    fn from(error: kube::Error) -> Self {
+        match &error {
+            kube::Error::Api(status) if status.code == 404 => Self::Gone,
+            kube::Error::Api(status) if status.code == 409 => Self::Conflict,
+            _ => Self::Api(error),
+        }
+    }
+}
+
+/// What the eviction API said.
+#[derive(Debug)]
+pub(crate) enum Evicted {
+    Yes,
+    /// Gone, or another pod of that name.
+    NotThere { code: u16 },
+    /// A budget says wait; its own words.
+    Refused { code: u16, words: String },
+    Failed { code: u16, error: String },
+}
+
+#[derive(Clone)]
+pub(crate) struct Writes {
+    client: Client,
+}
+
+impl Writes {
+    pub(crate) fn new(client: Client) -> Self {
+        Self { client }
+    }
+
+    pub(crate) async fn taint(&self, node: &NodeState) -> Result<Node, Error> {
+        let patch = json!({
+            "metadata": {"resourceVersion": node.resource_version, "labels": {EXCLUDE_LABEL: EXCLUDE_VALUE}},
+            "spec": {"taints": node.with_disrupted_taint()},
+        });
+        patched(Api::all(self.client.clone()), &node.name, patch).await
+    }
+
+    pub(crate) async fn delete_node(&self, name: &str, uid: &str) -> Result<(), Error> {
+        deleted::<Node>(Api::all(self.client.clone()), name, by_uid(uid)).await
+    }
+
+    pub(crate) async fn release_node(&self, node: &NodeState) -> Result<Node, Error> {
+        let patch = release(&node.resource_version, node.finalizers_without_ours());
+        patched(Api::all(self.client.clone()), &node.name, patch).await
+    }
+
+    pub(crate) async fn delete_claim(&self, name: &str, uid: &str) -> Result<(), Error> {
+        deleted::<NodeClaim>(Api::all(self.client.clone()), name, by_uid(uid)).await
+    }
+
+    pub(crate) async fn stamp_deadline(&self, claim: &Claim, deadline: Timestamp) -> Result<NodeClaim, Error> {
+        self.annotate_claim(claim, [(labels::TERMINATION_TIMESTAMP, rfc3339(deadline))]).await
+    }
+
+    pub(crate) async fn annotate_claim(
+        &self,
+        claim: &Claim,
+        annotations: impl IntoIterator<Item = (&'static str, String)>,
+    ) -> Result<NodeClaim, Error> {
+        let annotations: serde_json::Map<String, Value> =
+            annotations.into_iter().map(|(key, value)| (key.to_owned(), Value::String(value))).collect();
+        let patch =
+            json!({"metadata": {"resourceVersion": claim.resource_version, "annotations": annotations}});
+        patched(Api::all(self.client.clone()), &claim.name, patch).await
+    }
+
+    pub(crate) async fn release_claim(&self, claim: &Claim) -> Result<NodeClaim, Error> {
+        let patch = release(&claim.resource_version, claim.finalizers_without_ours());
+        patched(Api::all(self.client.clone()), &claim.name, patch).await
+    }
+
+    pub(crate) async fn set_conditions(
+        &self,
+        claim: &Claim,
+        marks: &[Mark],
+        now: Timestamp,
+    ) -> Result<NodeClaim, Error> {
+        let mut conditions = claim.conditions.clone();
+        // Deletion moved the generation; what was true of the claim still is, and Ready must not turn Unknown for it.
+        for condition in &mut conditions {
+            condition.observed_generation = claim.meta.generation;
+        }
+        for mark in marks {
+            let (type_, finding) = condition(*mark);
+            ConditionSet::NODE_CLAIM.set(&mut conditions, &claim.meta, type_, finding, now);
+        }
+        let patch = json!({
+            "metadata": {"resourceVersion": claim.resource_version},
+            "status": {"conditions": conditions},
+        });
+        let claims: Api<NodeClaim> = Api::all(self.client.clone());
+        timely(claims.patch_status(&claim.name, &params(), &Patch::Merge(patch))).await
+    }
+
+    pub(crate) async fn evict(&self, pod: &drain::Pod) -> Evicted {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
+        let params = EvictParams { delete_options: Some(by_uid(&pod.uid)), ..EvictParams::default() };
+        let answer = tokio::time::timeout(CALL_TIMEOUT, pods.evict(&pod.name, &params)).await;
+        match answer {
+            Ok(Ok(_)) => Evicted::Yes,
+            Ok(Err(kube::Error::Api(status))) => {
+                let causes = status.details.iter().flat_map(|details| &details.causes);
+                let causes: Vec<&str> = causes.map(|cause| cause.message.as_str()).collect();
+                let words = if causes.is_empty() { status.message.clone() } else { causes.join("; ") };
+                match status.code {
+                    code @ (404 | 409) => Evicted::NotThere { code },
+                    429 => Evicted::Refused { code: 429, words },
+                    500 if status.message.contains("more than one PodDisruptionBudget") => {
+                        Evicted::Refused { code: 500, words: status.message.clone() }
+                    }
+                    code => Evicted::Failed { code, error: status.message.clone() },
+                }
+            }
+            Ok(Err(error)) => Evicted::Failed { code: 0, error: error.to_string() },
+            Err(_) => Evicted::Failed { code: 0, error: Error::Timeout.to_string() },
+        }
+    }
+
+    pub(crate) async fn delete_pod(&self, pod: &drain::Pod, grace_seconds: i64) -> Result<(), Error> {
+        let grace = u32::try_from(grace_seconds.max(1)).unwrap_or(u32::MAX);
+        let params = DeleteParams { grace_period_seconds: Some(grace), ..by_uid(&pod.uid) };
+        deleted::<Pod>(Api::namespaced(self.client.clone(), &pod.namespace), &pod.name, params).await
+    }
+}
+
+fn condition(mark: Mark) -> (&'static str, Finding) {
+    match mark {
+        Mark::Draining => (DRAINED, Finding::open("Draining", "Draining")),
+        Mark::Drained => (DRAINED, Finding::holds()),
+        Mark::AwaitingVolumes => {
+            (VOLUMES_DETACHED, Finding::open("AwaitingVolumeDetachment", "AwaitingVolumeDetachment"))
+        }
+        Mark::VolumesDetached => (VOLUMES_DETACHED, Finding::holds()),
+        Mark::VolumesAbandoned => (
+            VOLUMES_DETACHED,
+            Finding::fails("TerminationGracePeriodElapsed", "TerminationGracePeriodElapsed"),
+        ),
+        Mark::InstanceTerminating => (INSTANCE_TERMINATING, Finding::holds()),
+    }
+}
+
+/// Whole seconds, as the reference writes it.
+pub(crate) fn rfc3339(at: Timestamp) -> String {
+    Timestamp::from_second(at.as_second()).unwrap_or(at).to_string()
+}
+
+fn release(resource_version: &str, finalizers: Vec<String>) -> Value {
+    json!({"metadata": {"resourceVersion": resource_version, "finalizers": finalizers}})
+}
+
+fn params() -> PatchParams {
+    PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
+}
+
+fn by_uid(uid: &str) -> DeleteParams {
+    let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
+    DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() }
+}
+
+async fn patched<K>(api: Api<K>, name: &str, patch: Value) -> Result<K, Error>
+where
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    timely(api.patch(name, &params(), &Patch::Merge(patch))).await
+}
+
+/// Gone already, or a namesake of another uid: both mean done.
+async fn deleted<K>(api: Api<K>, name: &str, params: DeleteParams) -> Result<(), Error>
+where
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    match timely(api.delete(name, &params)).await {
+        Ok(_) | Err(Error::Gone | Error::Conflict) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+async fn timely<T>(call: impl Future<Output = Result<T, kube::Error>>) -> Result<T, Error> {
+    match tokio::time::timeout(CALL_TIMEOUT, call).await {
+        Ok(answer) => Ok(answer?),
+        Err(_) => Err(Error::Timeout),
+    }
+}
