@@ -62,12 +62,14 @@ impl Collector for Summaries {
         }
         drop(family);
         let sums = by_pool.iter().map(|(pool, observed)| (pool, observed.sum));
-        let mut family = encoder.encode_descriptor(&format!("{}_sum", self.name), self.help, None, MetricType::Unknown)?;
+        let name = format!("{}_sum", self.name);
+        let mut family = encoder.encode_descriptor(&name, self.help, None, MetricType::Unknown)?;
         for (pool, sum) in sums {
             ConstGauge::new(sum).encode(family.encode_family(&[("nodepool", pool.as_str())])?)?;
         }
         drop(family);
-        let mut family = encoder.encode_descriptor(&format!("{}_count", self.name), self.help, None, MetricType::Unknown)?;
+        let name = format!("{}_count", self.name);
+        let mut family = encoder.encode_descriptor(&name, self.help, None, MetricType::Unknown)?;
         for (pool, observed) in by_pool.iter() {
             ConstGauge::new(observed.count).encode(family.encode_family(&[("nodepool", pool.as_str())])?)?;
         }

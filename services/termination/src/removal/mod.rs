@@ -142,7 +142,6 @@ struct Work {
     /// All pods that were ever waited for.
     pods: HashSet<Arc<str>>,
     span: Span,
-    tainted: bool,
 }
 
 pub(crate) struct Actor {
@@ -416,7 +415,7 @@ impl Actor {
             if let Some(traceparent) = traceparent {
                 runtime::trace::set_parent(&span, traceparent);
             }
-            Work { busy: false, failures: 0, not_before: now, pods: HashSet::new(), span, tainted: false }
+            Work { busy: false, failures: 0, not_before: now, pods: HashSet::new(), span }
         })
     }
 

@@ -112,10 +112,6 @@ impl World {
         self.pods_by_node.get(node).into_iter().flat_map(BTreeMap::values).cloned().collect()
     }
 
-    pub(crate) fn pod(&self, uid: &str) -> Option<&Arc<drain::Pod>> {
-        self.pods.get(uid).map(|(_, pod)| pod)
-    }
-
     pub(crate) fn pdbs_in(&self, namespace: &str) -> Vec<Arc<Pdb>> {
         self.pdbs.get(namespace).into_iter().flat_map(BTreeMap::values).cloned().collect()
     }
