@@ -94,8 +94,11 @@ impl Collector {
     }
 
     async fn end_unwanted(&self, ids: &[String], listed: &[Instance]) {
-        let provable: BTreeSet<&str> =
-            listed.iter().filter(|instance| instance.belongs_to(&self.cluster)).map(|i| i.id.as_str()).collect();
+        let provable: BTreeSet<&str> = listed
+            .iter()
+            .filter(|instance| instance.belongs_to(&self.cluster))
+            .map(|i| i.id.as_str())
+            .collect();
         let ids: Vec<String> = ids.iter().filter(|id| provable.contains(id.as_str())).cloned().collect();
         if ids.is_empty() {
             return;
@@ -108,7 +111,9 @@ impl Collector {
                     self.metrics.instances_collected.inc();
                     ended.push(id);
                 }
-                Err(error) => warn!(%error, instance = id, "instance without nodeclaim not ended; trying again"),
+                Err(error) => {
+                    warn!(%error, instance = id, "instance without nodeclaim not ended; trying again")
+                }
             }
         }
         for (name, uid) in self.removals.nodes_on(ended).await.unwrap_or_default() {

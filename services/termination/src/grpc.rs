@@ -63,7 +63,8 @@ impl TryFrom<pb::TerminateRequest> for Order {
         }
         let deadline = request.deadline.map(|at| {
             let nanos = at.nanos.clamp(0, 999_999_999);
-            Timestamp::new(at.seconds, nanos).map_err(|_| errors::invalid("deadline", "a time within year 9999"))
+            Timestamp::new(at.seconds, nanos)
+                .map_err(|_| errors::invalid("deadline", "a time within year 9999"))
         });
         Ok(Self { name: claim.name, uid: claim.uid, reason: request.reason, deadline: deadline.transpose()? })
     }
@@ -78,7 +79,10 @@ impl Handler {
             return Err(errors::status(
                 tonic::Code::FailedPrecondition,
                 "UID_MISMATCH",
-                format!("NodeClaim {} now has uid {}: it is a namesake of the one meant", order.name, claim.uid),
+                format!(
+                    "NodeClaim {} now has uid {}: it is a namesake of the one meant",
+                    order.name, claim.uid
+                ),
                 metadata,
             ));
         }
@@ -137,7 +141,8 @@ impl Termination for Handler {
                     tokio::time::sleep(Duration::from_millis(wait)).await;
                 }
                 Err(error) => {
-                    let message = format!("NodeClaim {} could not be deleted: {error}; try again", order.name);
+                    let message =
+                        format!("NodeClaim {} could not be deleted: {error}; try again", order.name);
                     return Err(errors::unavailable("API_SERVER", message));
                 }
             }
@@ -225,7 +230,12 @@ impl Follower {
         }
         for (key, drain) in &self.shown {
             if !now.contains_key(key) {
-                let gone = Drain { phase: Phase::Gone, waiting: Vec::new(), pods_gone: drain.pods_total, ..drain.clone() };
+                let gone = Drain {
+                    phase: Phase::Gone,
+                    waiting: Vec::new(),
+                    pods_gone: drain.pods_total,
+                    ..drain.clone()
+                };
                 self.queue.push(message(&gone));
             }
         }

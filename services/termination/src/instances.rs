@@ -137,7 +137,11 @@ impl InstancesActor {
         if self.calls.len() >= CALLS_AT_ONCE {
             return None;
         }
-        self.tracked.values().filter(|tracked| !tracked.asked && tracked.known != Instance::Gone).map(|t| t.due).min()
+        self.tracked
+            .values()
+            .filter(|tracked| !tracked.asked && tracked.known != Instance::Gone)
+            .map(|t| t.due)
+            .min()
     }
 
     async fn command(&mut self, command: Command) {
@@ -271,7 +275,8 @@ impl InstancesActor {
         self.calls.spawn(async move {
             let subjects: HashMap<String, Subject> = to_end.iter().cloned().collect();
             let results = cloud.terminate(to_end.into_iter().map(|(id, _)| id).collect()).await;
-            let known = results.into_iter().filter_map(|(id, result)| Some((subjects.get(&id)?.clone(), result)));
+            let known =
+                results.into_iter().filter_map(|(id, result)| Some((subjects.get(&id)?.clone(), result)));
             Answer::Ended(known.collect())
         });
     }
@@ -283,7 +288,8 @@ impl InstancesActor {
                 let Some(tracked) = self.tracked.get_mut(&subject) else { return };
                 (tracked.asked, tracked.failures) = (false, 0);
                 tracked.due = Instant::now() + tracked.poll_interval();
-                let known = if state == InstanceState::Terminated { Instance::Gone } else { Instance::Ending };
+                let known =
+                    if state == InstanceState::Terminated { Instance::Gone } else { Instance::Ending };
                 self.learn(subject, known).await;
             }
             // A describe decides whether it is gone.
@@ -345,8 +351,9 @@ impl Subject {
 
 fn not_ours(instance: &Ec2Instance, cluster: &str) -> String {
     let missing = ours(cluster).into_iter().filter(|tag| !tag.matches(&instance.tags));
-    let missing: Vec<String> =
-        missing.map(|tag| tag.value.map_or(tag.key.clone(), |value| format!("{}={value}", tag.key))).collect();
+    let missing: Vec<String> = missing
+        .map(|tag| tag.value.map_or(tag.key.clone(), |value| format!("{}={value}", tag.key)))
+        .collect();
     format!(
         "instance {} does not carry the tags that prove it ours ({}) and is left alone: give it these tags, or end it \
          yourself and take the finalizer karpenter.sh/termination off",

@@ -57,8 +57,10 @@ pub async fn start_with(
     let metrics = Metrics::register(&shell.metrics);
     let leadership = shell.leadership();
     let (instances_actor, instances, news) = InstancesActor::new(Arc::clone(&cloud), cluster.clone());
-    let options =
-        Options { region, evictions_at_once: usize::try_from(config.removal.evictions_at_once).unwrap_or(100) };
+    let options = Options {
+        region,
+        evictions_at_once: usize::try_from(config.removal.evictions_at_once).unwrap_or(100),
+    };
     let parts = Parts {
         writes: writes.clone(),
         events: events.clone(),
@@ -110,10 +112,7 @@ pub async fn start_with(
 /// reverse.
 async fn writer(config: &Config) -> anyhow::Result<kube::Client> {
     let rate = config.removal.writes_per_second;
-    let own = runtime::ProcessConfig {
-        kube_client_qps: rate,
-        kube_client_burst: rate,
-        ..config.process.clone()
-    };
+    let own =
+        runtime::ProcessConfig { kube_client_qps: rate, kube_client_burst: rate, ..config.process.clone() };
     kube_client::connect(Service::Termination, &own).await
 }

@@ -69,9 +69,27 @@ const MINUTE: f64 = 60.0;
 const HOUR: f64 = 3600.0;
 const DAY: f64 = 86_400.0;
 const LIFETIME: [f64; 21] = [
-    15.0 * MINUTE, 30.0 * MINUTE, 45.0 * MINUTE, HOUR, 2.0 * HOUR, 4.0 * HOUR, 6.0 * HOUR, 8.0 * HOUR, 10.0 * HOUR,
-    12.0 * HOUR, 16.0 * HOUR, 20.0 * HOUR, DAY, 2.0 * DAY, 3.0 * DAY, 5.0 * DAY, 10.0 * DAY, 15.0 * DAY, 20.0 * DAY,
-    25.0 * DAY, 30.0 * DAY,
+    15.0 * MINUTE,
+    30.0 * MINUTE,
+    45.0 * MINUTE,
+    HOUR,
+    2.0 * HOUR,
+    4.0 * HOUR,
+    6.0 * HOUR,
+    8.0 * HOUR,
+    10.0 * HOUR,
+    12.0 * HOUR,
+    16.0 * HOUR,
+    20.0 * HOUR,
+    DAY,
+    2.0 * DAY,
+    3.0 * DAY,
+    5.0 * DAY,
+    10.0 * DAY,
+    15.0 * DAY,
+    20.0 * DAY,
+    25.0 * DAY,
+    30.0 * DAY,
 ];
 
 fn powers_of_two(upto: i32) -> impl Iterator<Item = f64> {
@@ -99,19 +117,67 @@ impl Metrics {
             instances_collected: Counter::default(),
         };
         let m = &metrics;
-        registry.register("karpenter_pods_eviction_requests_total", "Requests to the eviction API, by HTTP code", m.evictions.clone());
-        registry.register("karpenter_pods_drained_total", "Pods evicted or deleted from nodes that go, by reason", m.pods_drained.clone());
-        registry.register("karpenter_nodes_drained_total", "Nodes that were drained", m.nodes_drained.clone());
-        registry.register("karpenter_nodes_terminated_total", "Nodes whose finalizer was removed", m.nodes_terminated.clone());
+        registry.register(
+            "karpenter_pods_eviction_requests_total",
+            "Requests to the eviction API, by HTTP code",
+            m.evictions.clone(),
+        );
+        registry.register(
+            "karpenter_pods_drained_total",
+            "Pods evicted or deleted from nodes that go, by reason",
+            m.pods_drained.clone(),
+        );
+        registry.register(
+            "karpenter_nodes_drained_total",
+            "Nodes that were drained",
+            m.nodes_drained.clone(),
+        );
+        registry.register(
+            "karpenter_nodes_terminated_total",
+            "Nodes whose finalizer was removed",
+            m.nodes_terminated.clone(),
+        );
         registry.register_collector(m.node_termination.clone());
-        registry.register("karpenter_nodes_lifetime_duration_seconds", "Age of nodes when they were removed", m.node_lifetime.clone());
-        registry.register("karpenter_nodeclaims_terminated_total", "NodeClaims whose finalizer was removed", m.claims_terminated.clone());
-        registry.register("karpenter_nodeclaims_termination_duration_seconds", "From deletion of a NodeClaim to the removal of its finalizer", m.claim_termination.clone());
-        registry.register("karpenter_nodeclaims_instance_termination_duration_seconds", "From the order to end an instance to its end", m.instance_termination.clone());
-        registry.register("karpenter_nodeclaims_disrupted_total", "NodeClaims deleted, by reason", m.claims_disrupted.clone());
-        registry.register("karpenter_termination_taint_delay_seconds", "From deletion to the taint on the node", m.taint_delay.clone());
-        registry.register("karpenter_termination_waiting_pods", "Pods that wait to be evicted", m.waiting_pods.clone());
-        registry.register("karpenter_termination_instances_collected_total", "Instances ended because no NodeClaim wanted them", m.instances_collected.clone());
+        registry.register(
+            "karpenter_nodes_lifetime_duration_seconds",
+            "Age of nodes when they were removed",
+            m.node_lifetime.clone(),
+        );
+        registry.register(
+            "karpenter_nodeclaims_terminated_total",
+            "NodeClaims whose finalizer was removed",
+            m.claims_terminated.clone(),
+        );
+        registry.register(
+            "karpenter_nodeclaims_termination_duration_seconds",
+            "From deletion of a NodeClaim to the removal of its finalizer",
+            m.claim_termination.clone(),
+        );
+        registry.register(
+            "karpenter_nodeclaims_instance_termination_duration_seconds",
+            "From the order to end an instance to its end",
+            m.instance_termination.clone(),
+        );
+        registry.register(
+            "karpenter_nodeclaims_disrupted_total",
+            "NodeClaims deleted, by reason",
+            m.claims_disrupted.clone(),
+        );
+        registry.register(
+            "karpenter_termination_taint_delay_seconds",
+            "From deletion to the taint on the node",
+            m.taint_delay.clone(),
+        );
+        registry.register(
+            "karpenter_termination_waiting_pods",
+            "Pods that wait to be evicted",
+            m.waiting_pods.clone(),
+        );
+        registry.register(
+            "karpenter_termination_instances_collected_total",
+            "Instances ended because no NodeClaim wanted them",
+            m.instances_collected.clone(),
+        );
         metrics
     }
 }

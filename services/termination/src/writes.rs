@@ -15,7 +15,9 @@ use policy::drain::node::Mark;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::world::{Claim, DRAINED, EXCLUDE_LABEL, EXCLUDE_VALUE, INSTANCE_TERMINATING, NodeState, VOLUMES_DETACHED};
+use crate::world::{
+    Claim, DRAINED, EXCLUDE_LABEL, EXCLUDE_VALUE, INSTANCE_TERMINATING, NodeState, VOLUMES_DETACHED,
+};
 
 const FIELD_MANAGER: &str = "karpenter-termination";
 /// One answer of the API server; the object is looked at again afterwards.
@@ -51,10 +53,18 @@ impl From<kube::Error> for Error {
 pub(crate) enum Evicted {
     Yes,
     /// Gone, or another pod of that name.
-    NotThere { code: u16 },
+    NotThere {
+        code: u16,
+    },
     /// A budget says wait; its own words.
-    Refused { code: u16, words: String },
-    Failed { code: u16, error: String },
+    Refused {
+        code: u16,
+        words: String,
+    },
+    Failed {
+        code: u16,
+        error: String,
+    },
 }
 
 #[derive(Clone)]
@@ -88,7 +98,11 @@ impl Writes {
         deleted::<NodeClaim>(Api::all(self.client.clone()), name, by_uid(uid)).await
     }
 
-    pub(crate) async fn stamp_deadline(&self, claim: &Claim, deadline: Timestamp) -> Result<NodeClaim, Error> {
+    pub(crate) async fn stamp_deadline(
+        &self,
+        claim: &Claim,
+        deadline: Timestamp,
+    ) -> Result<NodeClaim, Error> {
         self.annotate_claim(claim, [(labels::TERMINATION_TIMESTAMP, rfc3339(deadline))]).await
     }
 

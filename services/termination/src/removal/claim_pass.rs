@@ -29,8 +29,12 @@ impl Actor {
 
     pub(super) fn decide_claim(&self, claim: &Claim) -> ClaimStep {
         let provider_id = claim.provider_id.as_deref().unwrap_or_default();
-        let nodes: Vec<(Arc<str>, bool)> =
-            self.world.nodes_with(provider_id).iter().map(|node| (node.name.clone(), node.deleting.is_some())).collect();
+        let nodes: Vec<(Arc<str>, bool)> = self
+            .world
+            .nodes_with(provider_id)
+            .iter()
+            .map(|node| (node.name.clone(), node.deleting.is_some()))
+            .collect();
         let others = self.world.claims_with(provider_id);
         let shared = others.iter().find(|other| other.name != claim.name && other.deleting.is_none());
         let (_, instance) = self.instance_of(claim);

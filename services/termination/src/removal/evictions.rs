@@ -158,7 +158,14 @@ impl Evictions {
     }
 
     /// `jitter`: any number.
-    pub(crate) fn answered(&mut self, pod: &Pod, answer: &Evicted, world: &World, now: Timestamp, jitter: u32) {
+    pub(crate) fn answered(
+        &mut self,
+        pod: &Pod,
+        answer: &Evicted,
+        world: &World,
+        now: Timestamp,
+        jitter: u32,
+    ) {
         self.in_flight = self.in_flight.saturating_sub(1);
         let Some(entry) = self.waiting.get_mut(&pod.uid) else { return };
         entry.in_flight = false;

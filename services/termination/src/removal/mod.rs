@@ -281,8 +281,13 @@ impl Actor {
     }
 
     fn everything_is_dirty(&mut self) {
-        let nodes = self.world.nodes().filter(|node| node.is_leaving()).map(|node| Key::Node(node.name.clone()));
-        let claims = self.world.claims().filter(|claim| claim.is_leaving()).map(|claim| Key::Claim(claim.name.clone()));
+        let nodes =
+            self.world.nodes().filter(|node| node.is_leaving()).map(|node| Key::Node(node.name.clone()));
+        let claims = self
+            .world
+            .claims()
+            .filter(|claim| claim.is_leaving())
+            .map(|claim| Key::Claim(claim.name.clone()));
         self.dirty.extend(nodes.chain(claims).collect::<Vec<_>>());
     }
 
@@ -316,9 +321,11 @@ impl Actor {
                 let on = |provider: &Option<Arc<str>>| {
                     provider.as_deref().and_then(id_of_provider).is_some_and(|own| *own == **id)
                 };
-                let nodes = self.world.nodes().filter(|node| node.deleting.is_some() && on(&node.provider_id));
+                let nodes =
+                    self.world.nodes().filter(|node| node.deleting.is_some() && on(&node.provider_id));
                 self.dirty.extend(nodes.map(|node| Key::Node(node.name.clone())).collect::<Vec<_>>());
-                let claims = self.world.claims().filter(|claim| claim.deleting.is_some() && on(&claim.provider_id));
+                let claims =
+                    self.world.claims().filter(|claim| claim.deleting.is_some() && on(&claim.provider_id));
                 self.dirty.extend(claims.map(|claim| Key::Claim(claim.name.clone())).collect::<Vec<_>>());
             }
             Subject::OfClaim(name) => drop(self.dirty.insert(Key::Claim(name.clone()))),
@@ -410,7 +417,9 @@ impl Actor {
         self.work.entry(key.clone()).or_insert_with(|| {
             let span = match key {
                 Key::Node(name) => tracing::info_span!(parent: None, "drain node", node = %name),
-                Key::Claim(name) => tracing::info_span!(parent: None, "terminate nodeclaim", nodeclaim = %name),
+                Key::Claim(name) => {
+                    tracing::info_span!(parent: None, "terminate nodeclaim", nodeclaim = %name)
+                }
             };
             if let Some(traceparent) = traceparent {
                 runtime::trace::set_parent(&span, traceparent);
@@ -472,7 +481,8 @@ impl Actor {
                 if let Err(error) = result {
                     warn!(pod = pod.key(), %error, "pod not deleted for the deadline; trying again");
                     let node = self.world.nodes().map(|node| node.name.clone());
-                    let on = |name: &Arc<str>| self.world.pods_on(name).iter().any(|other| other.uid == pod.uid);
+                    let on =
+                        |name: &Arc<str>| self.world.pods_on(name).iter().any(|other| other.uid == pod.uid);
                     if let Some(name) = node.into_iter().find(on) {
                         self.schedule.at(Key::Node(name), plus(now, jiff::SignedDuration::from_secs(1)));
                     }
@@ -535,7 +545,9 @@ impl Actor {
         self.next_round = Some(self.next_round.map_or(soon, |round| round.min(soon)));
         let code = match answer {
             Evicted::Yes => 200,
-            Evicted::NotThere { code } | Evicted::Refused { code, .. } | Evicted::Failed { code, .. } => *code,
+            Evicted::NotThere { code } | Evicted::Refused { code, .. } | Evicted::Failed { code, .. } => {
+                *code
+            }
         };
         self.metrics.evictions.get_or_create(&Code { code }).inc();
         match answer {
@@ -623,12 +635,15 @@ fn round() -> jiff::SignedDuration {
 /// The instance id of a provider id of this region. EC2 here knows nothing of instances elsewhere: "not found" would be
 /// taken for "gone".
 fn locate<'a>(provider_id: &'a str, region: &str) -> Result<&'a str, String> {
-    let advice = "correct it, or end the instance yourself and take the finalizer karpenter.sh/termination off";
+    let advice =
+        "correct it, or end the instance yourself and take the finalizer karpenter.sh/termination off";
     let malformed = || format!("provider id {provider_id:?} is not aws:///<zone>/<instance id>; {advice}");
     let id = id_of_provider(provider_id).filter(|id| id.starts_with("i-")).ok_or_else(malformed)?;
     let zone = provider_id.split(":///").nth(1).and_then(|rest| rest.split('/').next()).unwrap_or_default();
     if !zone.starts_with(region) {
-        return Err(format!("provider id {provider_id:?} is not of region {region}, which this service works in; {advice}"));
+        return Err(format!(
+            "provider id {provider_id:?} is not of region {region}, which this service works in; {advice}"
+        ));
     }
     Ok(id)
 }
@@ -641,7 +656,14 @@ mod tests {
     fn only_provider_ids_of_this_region_lead_to_an_instance() {
         assert_eq!(locate("aws:///us-east-1a/i-0abc", "us-east-1"), Ok("i-0abc"));
         assert_eq!(locate("aws:///us-east-1-bos-1a/i-0abc", "us-east-1"), Ok("i-0abc"), "a local zone");
-        for wrong in ["aws:///eu-west-1a/i-0abc", "i-0abc", "", "aws:///us-east-1a/", "aws:///us-east-1a/x", "gce:///us-east-1a/vm-1"] {
+        for wrong in [
+            "aws:///eu-west-1a/i-0abc",
+            "i-0abc",
+            "",
+            "aws:///us-east-1a/",
+            "aws:///us-east-1a/x",
+            "gce:///us-east-1a/vm-1",
+        ] {
             assert!(locate(wrong, "us-east-1").is_err(), "{wrong}");
         }
     }

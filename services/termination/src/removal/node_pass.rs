@@ -17,7 +17,12 @@ use crate::world::{Claim, Fact, Key, NodeState};
 
 impl Actor {
     /// What comes next for a node that leaves.
-    pub(super) fn decide_node(&self, node: &NodeState, claim: Option<&Claim>, now: Timestamp) -> NodeDecision {
+    pub(super) fn decide_node(
+        &self,
+        node: &NodeState,
+        claim: Option<&Claim>,
+        now: Timestamp,
+    ) -> NodeDecision {
         let (pods, attachments) = (self.world.pods_on(&node.name), self.world.attachments_of(&node.name));
         let (_, instance) = self.instance(node.provider_id.as_deref());
         let seen = NodeSeen {
@@ -142,9 +147,15 @@ impl Actor {
         self.write(key, "release node", async move {
             let released = writes.release_node(&node).await?;
             let pool = node.nodepool.to_string();
-            metrics.nodes_terminated.get_or_create(&PoolZone { nodepool: pool.clone(), zone: node.zone.to_string() }).inc();
+            metrics
+                .nodes_terminated
+                .get_or_create(&PoolZone { nodepool: pool.clone(), zone: node.zone.to_string() })
+                .inc();
             metrics.node_termination.observe(&pool, seconds(node.deleting.unwrap_or(now), Timestamp::now()));
-            metrics.node_lifetime.get_or_create(&Pool { nodepool: pool }).observe(seconds(node.created, Timestamp::now()));
+            metrics
+                .node_lifetime
+                .get_or_create(&Pool { nodepool: pool })
+                .observe(seconds(node.created, Timestamp::now()));
             info!(node = %node.name, "deleted node");
             Ok(vec![after_release(released)])
         });

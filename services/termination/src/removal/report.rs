@@ -97,7 +97,11 @@ impl Actor {
         Drain {
             node: Some(node.name.clone()),
             nodepool: node.nodepool.clone(),
-            instance: node.provider_id.as_deref().and_then(cloud::instance::id_of_provider).map(str::to_owned),
+            instance: node
+                .provider_id
+                .as_deref()
+                .and_then(cloud::instance::id_of_provider)
+                .map(str::to_owned),
             phase,
             since,
             deadline,
@@ -119,7 +123,8 @@ impl Actor {
         let mut namespaces: Vec<&Arc<str>> = pods.iter().map(|pod| &pod.namespace).collect();
         namespaces.sort();
         namespaces.dedup();
-        let pdbs: Vec<_> = namespaces.into_iter().flat_map(|namespace| self.world.pdbs_in(namespace)).collect();
+        let pdbs: Vec<_> =
+            namespaces.into_iter().flat_map(|namespace| self.world.pdbs_in(namespace)).collect();
         let told = waiting(pods, &pdbs, deadline, now).into_iter().map(|one| {
             let detail = match (&one.obstacle, self.evictions.last_words(&one.pod.uid)) {
                 (Obstacle::Asking, Some(words)) => words.to_owned(),
@@ -145,7 +150,9 @@ impl Actor {
             _ => {
                 let known = match &claim.provider_id {
                     Some(id) => self.instance(Some(id)).1,
-                    None => self.known.get(&Subject::OfClaim(claim.name.clone())).cloned().unwrap_or_default(),
+                    None => {
+                        self.known.get(&Subject::OfClaim(claim.name.clone())).cloned().unwrap_or_default()
+                    }
                 };
                 vec![instance_wait(&known, Some(claim), since)]
             }
@@ -154,7 +161,11 @@ impl Actor {
             node: None,
             claim: Some((claim.name.clone(), claim.uid.clone())),
             nodepool: claim.nodepool.clone(),
-            instance: claim.provider_id.as_deref().and_then(cloud::instance::id_of_provider).map(str::to_owned),
+            instance: claim
+                .provider_id
+                .as_deref()
+                .and_then(cloud::instance::id_of_provider)
+                .map(str::to_owned),
             phase: Phase::Terminating,
             since,
             deadline: claim.deadline.at(),
@@ -167,7 +178,11 @@ impl Actor {
 }
 
 fn reason(claim: &Claim) -> String {
-    claim.disruption_reason().map(str::to_owned).or_else(|| claim.termination_reason.clone()).unwrap_or_default()
+    claim
+        .disruption_reason()
+        .map(str::to_owned)
+        .or_else(|| claim.termination_reason.clone())
+        .unwrap_or_default()
 }
 
 fn hold(why: String, since: Timestamp) -> Wait {

@@ -45,8 +45,7 @@ impl Claim {
         let meta = &claim.metadata;
         let label =
             |key: &str| meta.labels.as_ref().and_then(|labels| labels.get(key)).map_or("", String::as_str);
-        let annotation =
-            |key: &str| meta.annotations.as_ref().and_then(|annotations| annotations.get(key));
+        let annotation = |key: &str| meta.annotations.as_ref().and_then(|annotations| annotations.get(key));
         let status = claim.status.as_ref();
         let class = &claim.spec.node_class_ref;
         Some(Self {

@@ -49,7 +49,8 @@ pub(super) fn pod(pod: &Pod, shared: &mut Labels) -> Option<(Arc<str>, drain::Po
     let status = pod.status.as_ref();
     let owners = meta.owner_references.as_deref().unwrap_or_default();
     let owned_by = |api: &str, kind: &str| owners.iter().any(|o| o.api_version == api && o.kind == kind);
-    let annotation = meta.annotations.as_ref().and_then(|annotations| annotations.get(labels::DO_NOT_DISRUPT));
+    let annotation =
+        meta.annotations.as_ref().and_then(|annotations| annotations.get(labels::DO_NOT_DISRUPT));
     let class = spec.priority_class_name.as_deref();
     let ready = status
         .and_then(|status| status.conditions.as_ref()?.iter().find(|condition| condition.type_ == "Ready"));
@@ -145,7 +146,8 @@ impl Volume {
     pub(super) fn of(volume: &PersistentVolume) -> Self {
         let spec = volume.spec.as_ref();
         let claim = spec.and_then(|spec| spec.claim_ref.as_ref());
-        let claim = claim.and_then(|claim| Some((claim.namespace.as_deref()?.into(), claim.name.as_deref()?.into())));
+        let claim =
+            claim.and_then(|claim| Some((claim.namespace.as_deref()?.into(), claim.name.as_deref()?.into())));
         let handle = spec.and_then(|spec| spec.csi.as_ref()).map(|csi| csi.volume_handle.as_str().into());
         Self { claim, handle }
     }

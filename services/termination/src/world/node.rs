@@ -73,8 +73,10 @@ impl NodeState {
 
     /// The disrupted taint as it should be, none other of its key, and out of the load balancers.
     pub(crate) fn is_tainted(&self) -> bool {
-        let own: Vec<&Taint> = self.taints.iter().filter(|taint| taint.key == labels::DISRUPTED_TAINT).collect();
-        let right = |taint: &&Taint| taint.effect == "NoSchedule" && taint.value.as_deref().unwrap_or("").is_empty();
+        let own: Vec<&Taint> =
+            self.taints.iter().filter(|taint| taint.key == labels::DISRUPTED_TAINT).collect();
+        let right =
+            |taint: &&Taint| taint.effect == "NoSchedule" && taint.value.as_deref().unwrap_or("").is_empty();
         own.len() == 1 && own.iter().all(right) && self.excluded
     }
 
