@@ -13,6 +13,8 @@ mod cluster;
 mod config;
 mod deps;
 mod grpc;
+pub mod launch;
+pub mod nodeclass;
 
 pub use config::Config;
 
