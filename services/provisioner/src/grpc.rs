@@ -11,7 +11,11 @@ use runtime::Service;
 use runtime::grpc::{Access, GrpcServer, Humans};
 use tonic::{Request, Response, Status, Streaming};
 
-pub(crate) fn server() -> GrpcServer {
+use crate::claims::Creator;
+use crate::deps::Deps;
+use crate::schedule::VerdictsHandle;
+
+pub(crate) fn server(_deps: Deps, _creator: Creator, _verdicts: VerdictsHandle) -> GrpcServer {
     let access = Access::new()
         .allow(SERVICE_NAME, "Simulate", &[Service::Disruption, Service::InterruptionWatcher], Humans::Read)
         .allow(SERVICE_NAME, "SimulateMany", &[Service::Disruption], Humans::Read)

@@ -1,12 +1,34 @@
 //! What can be bought: follows pricing-cache's catalogue and combines it with every EC2NodeClass into instance types as nodes
 //! of that class would be. Decides nothing; prices and marks are pricing-cache's.
 
+mod class;
+mod facts;
+mod follow;
+mod offer;
+mod overlays;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
+use api::EC2NodeClass;
+use api::convert::overlay::Overlay;
+use cloud::nodeclass::PlacementGroup;
 use cloud::unavailable::Scope;
 use model::catalog::InstanceType;
-use tokio::sync::watch;
+use proto::pricingcache::v1::ReportUnavailableRequest;
+use proto::pricingcache::v1::pricing_cache_client::PricingCacheClient;
+use runtime::grpc::Peers;
+use runtime::watch::Watch;
+use runtime::{Service, Settings, Shell};
+use tokio::sync::{mpsc, oneshot, watch};
+use tracing::warn;
+
+use offer::Message;
+pub(crate) use overlays::requirement;
+
+const MAILBOX: usize = 256;
+const REPORT_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Instance types by EC2NodeClass.
 pub(crate) type Types = BTreeMap<Arc<str>, Arc<Vec<InstanceType>>>;
@@ -16,14 +38,48 @@ pub(crate) type Types = BTreeMap<Arc<str>, Arc<Vec<InstanceType>>>;
 pub(crate) struct Offer {
     /// Of this replica: grows with each change of facts, marks or classes. 0: nothing has arrived yet.
     pub(crate) version: u64,
+    /// As pricing-cache counts.
+    pub(crate) catalog_version: u64,
     /// By name of the EC2NodeClass.
     pub(crate) types: Arc<Types>,
+    /// NodeOverlays, which change types by NodePool.
+    pub(crate) overlays: Arc<Vec<Overlay>>,
 }
 
 /// Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct CatalogHandle {
     latest: watch::Receiver<Offer>,
+    inbox: mpsc::Sender<Message>,
+    /// `None` in tests.
+    peers: Option<Peers>,
+}
+
+/// Starts following pricing-cache and the EC2NodeClasses.
+pub(crate) fn spawn(shell: &mut Shell, settings: &Settings) -> anyhow::Result<CatalogHandle> {
+    let peers = shell.peers(Service::PricingCache)?;
+    let (inbox, messages) = mpsc::channel(MAILBOX);
+    let (sender, latest) = watch::channel(Offer::default());
+    let actor = offer::Actor {
+        inbox: messages,
+        latest: sender,
+        settings: derive_settings(settings),
+        ready: shell.readiness.check("catalog", "first catalogue from pricing-cache"),
+        state: offer::State::default(),
+    };
+    let stop = shell.stop();
+    shell.process.spawn("catalog", actor.run(stop.clone()));
+    shell.process.spawn("catalog-stream", follow::follow(peers.any(), inbox.clone(), stop));
+    shell.watch("ec2nodeclasses", Watch::<EC2NodeClass>::all(shell.kube.clone()), inbox.clone());
+    Ok(CatalogHandle { latest, inbox, peers: Some(peers) })
+}
+
+fn derive_settings(settings: &Settings) -> cloud::derive::Settings {
+    cloud::derive::Settings {
+        vm_memory_overhead_millionths: (settings.vm_memory_overhead_percent * 1e6).round() as u32,
+        reserved_enis: settings.reserved_enis,
+        reserved_capacity: settings.feature_gates.reserved_capacity,
+    }
 }
 
 impl CatalogHandle {
@@ -40,17 +96,34 @@ impl CatalogHandle {
         self.latest.clone()
     }
 
-    /// EC2 had none to give. In force here when this returns; told to pricing-cache in the background. `reason` is EC2's
-    /// error code.
+    /// EC2 had none to give. In force here when this returns; pricing-cache, and with it every other replica, has been told
+    /// too unless it is away. `reason` is EC2's error code.
     pub(crate) async fn report_unavailable(&self, scopes: Vec<Scope>, reason: &str) {
-        let _ = (scopes, reason);
+        let marks = scopes.iter().map(|scope| facts::reported(scope, reason)).collect();
+        let (done, applied) = oneshot::channel();
+        let message = Message::Unavailable { scopes, reason: reason.to_owned(), done };
+        if self.inbox.send(message).await.is_ok() {
+            let _ = applied.await;
+        }
+        let Some(peers) = &self.peers else { return };
+        let mut client = PricingCacheClient::new(peers.any().deadline(REPORT_DEADLINE));
+        let request = ReportUnavailableRequest { unavailable: marks, hold: None };
+        if let Err(error) = client.report_unavailable(request).await {
+            warn!(%error, reason, "pricing-cache was not told that capacity is unavailable; this replica knows for 3 minutes");
+        }
+    }
+
+    /// The placement group that a class's selector resolved to; types that it does not support are not offered.
+    pub(crate) async fn set_placement_group(&self, class: &str, group: Option<PlacementGroup>) {
+        // When the actor is gone the process is ending.
+        let _ = self.inbox.send(Message::Group { class: class.to_owned(), group }).await;
     }
 
     /// For tests of other parts: a handle that always shows these types.
     #[cfg(test)]
     pub(crate) fn fixed(types: Types) -> Self {
-        let (sender, latest) = watch::channel(Offer { version: 1, types: Arc::new(types) });
+        let (sender, latest) = watch::channel(Offer { version: 1, types: Arc::new(types), ..Offer::default() });
         std::mem::forget(sender);
-        Self { latest }
+        Self { latest, inbox: mpsc::channel(1).0, peers: None }
     }
 }

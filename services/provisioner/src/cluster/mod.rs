@@ -1,18 +1,95 @@
 //! The cluster as this replica sees it: one actor takes in every watch and publishes immutable views. Only this actor knows
 //! Kubernetes objects of pods and nodes; everything else reads views.
+//!
+//! ```text
+//!  watches ──► state (pods, nodes + claims, pools, …) ──► changes ──► solver snapshot ──► ClusterView
+//!  catalog ──►   │ promises: claims and the pods they were made for
+//!                └──► triggers: pods that wait ──► batch
+//! ```
 
+mod actor;
+mod in_flight;
+mod input;
+mod nodes;
+mod pods;
+mod pools;
+mod promises;
+mod show;
+mod state;
+mod storage;
+mod time;
 mod view;
 
 use std::sync::Arc;
 
-use tokio::sync::watch;
+use api::{NodeClaim, NodePool};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
+use runtime::watch::Watch;
+use runtime::{Settings, Shell};
+use tokio::sync::{mpsc, oneshot, watch};
 
-pub(crate) use view::{ClusterView, NodeView, PoolUsage};
+use crate::batch::Trigger;
+use crate::catalog::CatalogHandle;
+use crate::metrics::Metrics;
+use actor::{Actor, Message};
+pub(crate) use promises::written as promise;
+use state::State;
+pub(crate) use view::{ClusterView, NodeView, PendingPod, PoolUsage};
+
+const MAILBOX: usize = 1024;
 
 /// Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct ClusterHandle {
     latest: watch::Receiver<Arc<ClusterView>>,
+    inbox: mpsc::Sender<Message>,
+}
+
+/// Twice the longest batch, at least ten seconds.
+pub(crate) fn nomination_window(settings: &Settings) -> SignedDuration {
+    let twice = SignedDuration::try_from(settings.batch_max_duration * 2).unwrap_or(SignedDuration::MAX);
+    twice.max(SignedDuration::from_secs(10))
+}
+
+/// Starts all watches and the actor that takes them in.
+pub(crate) fn spawn(
+    shell: &mut Shell,
+    settings: &Settings,
+    catalog: &CatalogHandle,
+    triggers: mpsc::Sender<Trigger>,
+    metrics: Metrics,
+) -> ClusterHandle {
+    let (inbox, messages) = mpsc::channel(MAILBOX);
+    let (sender, latest) = watch::channel(Arc::new(ClusterView::empty()));
+    let actor = Actor {
+        inbox: messages,
+        latest: sender,
+        offers: catalog.subscribe(),
+        triggers,
+        metrics,
+        state: State { window: nomination_window(settings), ..State::default() },
+        listed: 0,
+        unsynced_since: Timestamp::now(),
+    };
+    let stop = shell.stop();
+    shell.process.spawn("cluster", actor.run(stop));
+    let kube = shell.kube.clone();
+    shell.watch("pods", Watch::<Pod>::all(kube.clone()), inbox.clone());
+    shell.watch("nodes", Watch::<Node>::all(kube.clone()), inbox.clone());
+    shell.watch("nodeclaims", Watch::<NodeClaim>::all(kube.clone()), inbox.clone());
+    shell.watch("nodepools", Watch::<NodePool>::all(kube.clone()), inbox.clone());
+    shell.watch("daemonsets", Watch::<DaemonSet>::all(kube.clone()), inbox.clone());
+    shell.watch("persistentvolumeclaims", Watch::<PersistentVolumeClaim>::all(kube.clone()), inbox.clone());
+    shell.watch("persistentvolumes", Watch::<PersistentVolume>::all(kube.clone()), inbox.clone());
+    shell.watch("storageclasses", Watch::<StorageClass>::all(kube.clone()), inbox.clone());
+    shell.watch("csinodes", Watch::<CSINode>::all(kube.clone()), inbox.clone());
+    shell.watch("poddisruptionbudgets", Watch::<PodDisruptionBudget>::all(kube.clone()), inbox.clone());
+    shell.watch("namespaces", Watch::<Namespace>::all(kube), inbox.clone());
+    ClusterHandle { latest, inbox }
 }
 
 impl ClusterHandle {
@@ -26,11 +103,36 @@ impl ClusterHandle {
         self.latest.clone()
     }
 
+    /// A view with everything in it that has come in so far.
+    pub(crate) async fn fresh(&self) -> Arc<ClusterView> {
+        let (reply, answer) = oneshot::channel();
+        if self.inbox.send(Message::Fresh(reply)).await.is_ok()
+            && let Ok(view) = answer.await
+        {
+            return view;
+        }
+        // The actor is gone, and the process is ending.
+        self.latest()
+    }
+
+    /// Claims that were just created count from now on, also before a watch shows them.
+    pub(crate) async fn assume(&self, claims: Vec<Arc<NodeClaim>>) {
+        let (done, taken) = oneshot::channel();
+        if self.inbox.send(Message::Assume(claims, done)).await.is_ok() {
+            let _ = taken.await;
+        }
+    }
+
+    /// Pods were sent to these nodes (names as in views): nobody should take them away before `until`.
+    pub(crate) async fn nominate(&self, nodes: Vec<Arc<str>>, until: Timestamp) {
+        let _ = self.inbox.send(Message::Nominate { nodes, until }).await;
+    }
+
     /// For tests of other parts: a handle that always shows `view`.
     #[cfg(test)]
     pub(crate) fn fixed(view: ClusterView) -> Self {
         let (sender, latest) = watch::channel(Arc::new(view));
         std::mem::forget(sender);
-        Self { latest }
+        Self { latest, inbox: mpsc::channel(1).0 }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use api::{NodeClaim, NodePool};
 use jiff::Timestamp;
 use model::node::Node;
 use model::resources::Resources;
@@ -16,22 +17,37 @@ pub(crate) struct ClusterView {
     pub(crate) at: Timestamp,
     /// Every watch has delivered its first full list, and there is a catalogue.
     pub(crate) synced: bool,
+    /// As pricing-cache counts.
     pub(crate) catalog_version: u64,
     /// Ready for questions.
     pub(crate) snapshot: Snapshot,
-    /// All nodes, and claims whose node has not joined, by name.
+    /// All nodes, and claims whose node has not joined, by name (the claim's until the node has registered).
     pub(crate) nodes: Arc<BTreeMap<Arc<str>, Arc<NodeView>>>,
     /// What the nodes of each pool have together; nodes on their way out do not count.
     pub(crate) pools: Arc<BTreeMap<Arc<str>, PoolUsage>>,
+    /// NodePools as they are in the API, ready or not.
+    pub(crate) pool_objects: Arc<BTreeMap<String, Arc<NodePool>>>,
+    /// NodeClaims of ours as they are in the API.
+    pub(crate) claims: Arc<BTreeMap<Arc<str>, Arc<NodeClaim>>>,
+    /// Pods that kube-scheduler found no place for, in order of their names.
+    pub(crate) pending: Arc<Vec<PendingPod>>,
+    /// Pods that are bound.
+    pub(crate) bound_pods: u32,
+    /// UIDs of pods on nodes that go, which need a place too, by namespace and name.
+    pub(crate) leaving: Arc<BTreeMap<(Arc<str>, Arc<str>), Arc<str>>>,
 }
 
 /// One node or claim.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeView {
     pub(crate) node: Node,
+    /// Name of the Node object, once there is one.
+    pub(crate) object: Option<Arc<str>>,
     /// Of instance or Node; `None` while the claim has not been launched.
     pub(crate) provider_id: Option<Arc<str>>,
-    /// Sum of what its pods request.
+    /// False for a claim without an instance: then its figures are what is certain of it.
+    pub(crate) launched: bool,
+    /// Sum of what its pods request, `pods` included.
     pub(crate) requested: Resources,
     pub(crate) pods: u32,
 }
@@ -47,6 +63,20 @@ pub(crate) struct PoolUsage {
     pub(crate) nodes: u32,
 }
 
+/// A pod that waits for a place.
+#[derive(Clone, Debug)]
+pub(crate) struct PendingPod {
+    pub(crate) namespace: Arc<str>,
+    pub(crate) name: Arc<str>,
+    pub(crate) uid: Arc<str>,
+    /// Since this replica knows.
+    pub(crate) since: Timestamp,
+    /// Node or claim that was made for it.
+    pub(crate) nominated: Option<Arc<str>>,
+    /// Why it is not decided about at all.
+    pub(crate) rejected: Option<Arc<str>>,
+}
+
 impl ClusterView {
     pub(crate) fn empty() -> Self {
         Self {
@@ -57,6 +87,11 @@ impl ClusterView {
             snapshot: Snapshot::build(model::pool::ClusterInput::default()),
             nodes: Arc::default(),
             pools: Arc::default(),
+            pool_objects: Arc::default(),
+            claims: Arc::default(),
+            pending: Arc::default(),
+            bound_pods: 0,
+            leaving: Arc::default(),
         }
     }
 }

@@ -3,6 +3,11 @@
 pub const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
 /// W3C traceparent of the node's life, set when the claim is created; every later span of any service continues it. Ours.
 pub const TRACEPARENT: &str = "karpenter.sh/traceparent";
+/// Pods that a claim was made for, as the first ten digits of their UIDs, comma separated. Ours: so that no other leader
+/// provides for them again.
+pub const PROMISED_PODS: &str = "karpenter.sh/promised-pods";
+/// The disruption command that a claim replaces nodes for. Ours: the same command never creates twice.
+pub const COMMAND: &str = "karpenter.sh/disruption-command";
 pub const NODEPOOL_HASH: &str = "karpenter.sh/nodepool-hash";
 pub const NODEPOOL_HASH_VERSION: &str = "karpenter.sh/nodepool-hash-version";
 pub const EC2NODECLASS_HASH: &str = "karpenter.k8s.aws/ec2nodeclass-hash";

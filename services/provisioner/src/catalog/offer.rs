@@ -1,0 +1,221 @@
+//! The actor that combines the catalogue with every EC2NodeClass into the types that nodes of that class can be.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::EC2NodeClass;
+use cloud::derive::{self, NodeClass, Region};
+use cloud::nodeclass::PlacementGroup;
+use cloud::unavailable::{Marks, Scope, Unavailable};
+use jiff::{SignedDuration, Timestamp};
+use model::catalog::InstanceType;
+use model::price::MicroDollars;
+use runtime::Check;
+use runtime::watch::Change;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use super::class;
+use super::facts::Facts;
+use super::{Offer, Types};
+
+/// A mark of our own holds at least until pricing-cache has answered with its own period.
+const OWN_MARK: SignedDuration = SignedDuration::from_mins(3);
+/// Changes come in bursts (spot prices, marks of one fleet answer); each derivation takes milliseconds.
+const GATHER: Duration = Duration::from_millis(5);
+const LOOK_AT_MARKS: Duration = Duration::from_secs(1);
+
+pub(super) enum Message {
+    Facts(Arc<Facts>),
+    Class(Change<EC2NodeClass>),
+    Unavailable { scopes: Vec<Scope>, reason: String, done: oneshot::Sender<()> },
+    Group { class: String, group: Option<PlacementGroup> },
+}
+
+impl From<Change<EC2NodeClass>> for Message {
+    fn from(change: Change<EC2NodeClass>) -> Self {
+        Self::Class(change)
+    }
+}
+
+pub(super) struct Actor {
+    pub(super) inbox: mpsc::Receiver<Message>,
+    pub(super) latest: watch::Sender<Offer>,
+    pub(super) settings: derive::Settings,
+    pub(super) ready: Check,
+    pub(super) state: State,
+}
+
+/// What an offer is derived from.
+#[derive(Clone, Default)]
+pub(super) struct State {
+    facts: Arc<Facts>,
+    classes: BTreeMap<String, Arc<EC2NodeClass>>,
+    groups: BTreeMap<String, PlacementGroup>,
+    /// Reported here, perhaps not yet known to pricing-cache.
+    own: BTreeMap<String, Unavailable>,
+    version: u64,
+}
+
+impl Actor {
+    pub(super) async fn run(mut self, stop: CancellationToken) -> anyhow::Result<()> {
+        let mut tick = tokio::time::interval(LOOK_AT_MARKS);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return Ok(()),
+                Some(first) = self.inbox.recv() => {
+                    let mut told = Vec::new();
+                    self.state.take(first, &mut told);
+                    tokio::time::sleep(GATHER).await;
+                    while let Ok(more) = self.inbox.try_recv() {
+                        self.state.take(more, &mut told);
+                    }
+                    self.publish().await?;
+                    for done in told {
+                        let _ = done.send(());
+                    }
+                }
+                _ = tick.tick() => {
+                    if self.state.drop_ended(Timestamp::now()) {
+                        self.publish().await?;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn publish(&mut self) -> anyhow::Result<()> {
+        if self.state.facts.epoch.is_empty() {
+            return Ok(());
+        }
+        self.state.version += 1;
+        let (state, settings) = (self.state.clone(), self.settings.clone());
+        let before = self.latest.borrow().clone();
+        let derived = tokio::task::spawn_blocking(move || state.offer(&settings, &before, Timestamp::now())).await?;
+        self.latest.send_replace(derived);
+        self.ready.ready();
+        Ok(())
+    }
+}
+
+impl State {
+    fn take(&mut self, message: Message, told: &mut Vec<oneshot::Sender<()>>) {
+        match message {
+            Message::Facts(facts) => {
+                // Once the cache shows a mark, its own period counts.
+                self.own.retain(|key, _| !facts.marks.contains_key(key));
+                self.facts = facts;
+            }
+            Message::Class(Change::Applied(class)) => {
+                self.classes.insert(name_of(&class), class);
+            }
+            Message::Class(Change::Deleted(class)) => {
+                let name = name_of(&class);
+                self.classes.remove(&name);
+                self.groups.remove(&name);
+            }
+            Message::Class(Change::Reset(classes)) => {
+                self.classes = classes.into_iter().map(|class| (name_of(&class), class)).collect();
+            }
+            Message::Unavailable { scopes, reason, done } => {
+                let since = Timestamp::now();
+                let until = since.checked_add(OWN_MARK).unwrap_or(Timestamp::MAX);
+                for scope in scopes.into_iter().filter(|s| !s.is_everything()) {
+                    let mark = Unavailable { scope, since, until, reason: reason.clone(), repeats: 1 };
+                    self.own.insert(mark.scope.key(), mark);
+                }
+                told.push(done);
+            }
+            Message::Group { class, group } => {
+                match group {
+                    Some(group) => self.groups.insert(class, group),
+                    None => self.groups.remove(&class),
+                };
+            }
+        }
+    }
+
+    /// Marks end by themselves also while pricing-cache is away. Says whether any did.
+    fn drop_ended(&mut self, now: Timestamp) -> bool {
+        let before = self.own.len();
+        self.own.retain(|_, mark| mark.until > now);
+        let ended = self.facts.marks.values().any(|mark| mark.until <= now);
+        if ended {
+            Arc::make_mut(&mut self.facts).marks.retain(|_, mark| mark.until > now);
+        }
+        ended || self.own.len() < before
+    }
+
+    /// Classes that come to the same share one list, and a list that did not change stays the one that was there: the solver
+    /// recognises both by identity.
+    fn offer(&self, settings: &derive::Settings, before: &Offer, now: Timestamp) -> Offer {
+        let marks: Marks = self.facts.marks.values().chain(self.own.values()).map(|m| m.scope.clone()).collect();
+        let overlay_prices = overlay_prices(&self.facts);
+        let none = BTreeMap::new();
+        let mut made: Vec<(NodeClass, String, Arc<Vec<InstanceType>>)> = Vec::new();
+        let mut types = Types::new();
+        for (name, class) in &self.classes {
+            let plain = class::plain(class, &self.facts.reservations, self.groups.get(name));
+            let images = image_hash(class);
+            let known = made.iter().find(|(other, hash, _)| *other == plain && *hash == images);
+            let list = match known {
+                Some((_, _, list)) => Arc::clone(list),
+                None => {
+                    let region = Region {
+                        name: &self.facts.region,
+                        zones: &self.facts.zones,
+                        marks: &marks,
+                        overlay_prices: &overlay_prices,
+                        learned_memory: self.facts.learned.get(&images).unwrap_or(&none),
+                        now,
+                    };
+                    let list = derive::instance_types(&self.facts.entries, &plain, &region, settings);
+                    let same = before.types.get(name.as_str()).filter(|old| ***old == list);
+                    let list = same.cloned().unwrap_or_else(|| Arc::new(list));
+                    made.push((plain, images, Arc::clone(&list)));
+                    list
+                }
+            };
+            types.insert(Arc::from(name.as_str()), list);
+        }
+        Offer {
+            version: self.version,
+            catalog_version: self.facts.version,
+            types: Arc::new(types),
+            overlays: Arc::new(super::overlays::read(&self.facts.overlays)),
+        }
+    }
+}
+
+fn name_of(class: &EC2NodeClass) -> String {
+    class.metadata.name.clone().unwrap_or_default()
+}
+
+/// Names the set of images of a class, as pricing-cache does for what nodes really reported.
+pub(super) fn image_hash(class: &EC2NodeClass) -> String {
+    let amis = class.status.as_ref().and_then(|s| s.amis.as_deref()).unwrap_or_default();
+    let mut ids: Vec<&str> = amis.iter().map(|a| a.id.as_str()).collect();
+    ids.sort_unstable();
+    ids.join(",")
+}
+
+/// Absolute prices of overlays that name nothing but instance types: the only price a type without a public one can have.
+fn overlay_prices(facts: &Facts) -> BTreeMap<String, MicroDollars> {
+    let mut prices = BTreeMap::new();
+    for overlay in facts.overlays.iter().rev().filter(|o| !o.price.is_empty()) {
+        let [only] = &overlay.requirements[..] else { continue };
+        let is_in = only.operator == i32::from(proto::types::v1::Operator::In);
+        if only.key != model::labels::INSTANCE_TYPE || !is_in {
+            continue;
+        }
+        match overlay.price.parse::<MicroDollars>() {
+            Ok(price) => prices.extend(only.values.iter().map(|name| (name.clone(), price))),
+            Err(error) => warn!(overlay = overlay.name, %error, "price of a NodeOverlay cannot be read"),
+        }
+    }
+    prices
+}

@@ -1,0 +1,172 @@
+//! Creates NodeClaims: the only place that does. Each create is sent under a name chosen here, so that sending it again after a
+//! lost answer makes no second node.
+
+mod content;
+mod names;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::{NodeClaim, NodePool};
+use futures::StreamExt as _;
+use kube::Api;
+use kube::api::PostParams;
+use model::labels;
+use model::quantity::Quantity;
+use model::resources::NODES;
+use tokio_util::sync::CancellationToken;
+use tracing::{Instrument as _, info, warn};
+
+use crate::cluster::{ClusterHandle, PoolUsage};
+use crate::deps::FIELD_MANAGER;
+use crate::metrics::Metrics;
+pub(crate) use content::Wanted;
+
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+const TRIES: u32 = 3;
+/// Creates under way at once; the API server takes them in milliseconds.
+const AT_ONCE: usize = 64;
+
+/// A claim to be created.
+pub(crate) struct Order {
+    pub(crate) pool: Arc<NodePool>,
+    pub(crate) wanted: Wanted,
+    /// Command and place in it, for claims that must not be made twice.
+    pub(crate) command: Option<(String, usize)>,
+    /// Why, for the metric.
+    pub(crate) reason: &'static str,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("NodePool {pool} is over its limit of {resource}: {limit} allowed, {used} in use")]
+    OverLimit { pool: String, resource: String, limit: Quantity, used: Quantity },
+    #[error("create NodeClaim {name}")]
+    Api { name: String, source: kube::Error },
+    #[error("create NodeClaim {name}: no answer from the API server in {} s", CALL_TIMEOUT.as_secs())]
+    Silent { name: String },
+    #[error("NodeClaim {name} exists and is not of this command")]
+    Foreign { name: String },
+    #[error("create NodeClaim {name}: this replica does not lead any more")]
+    LeadershipLost { name: String },
+}
+
+#[derive(Clone)]
+pub(crate) struct Creator {
+    pub(crate) claims: Api<NodeClaim>,
+    pub(crate) cluster: ClusterHandle,
+    pub(crate) metrics: Metrics,
+}
+
+impl Creator {
+    /// Creates all at once; one result for each order, in order. What was created counts in the cluster's state when this
+    /// returns.
+    pub(crate) async fn create(&self, orders: Vec<Order>, lost: &CancellationToken) -> Vec<Result<Arc<NodeClaim>, Error>> {
+        let made: Vec<_> = futures::stream::iter(orders)
+            .map(|order| self.create_one(order, lost))
+            .buffered(AT_ONCE)
+            .collect()
+            .await;
+        let new = made.iter().filter_map(|m| m.as_ref().ok().cloned()).collect();
+        self.cluster.assume(new).await;
+        made
+    }
+
+    async fn create_one(&self, order: Order, lost: &CancellationToken) -> Result<Arc<NodeClaim>, Error> {
+        let pool = order.pool.metadata.name.clone().unwrap_or_default();
+        let name = match &order.command {
+            Some((command, index)) => names::fixed(&pool, command, *index),
+            None => names::random(&pool),
+        };
+        let span = tracing::info_span!("create nodeclaim", nodeclaim = name, nodepool = pool);
+        let relaxed = order.wanted.min_values_relaxed;
+        let Order { pool: object, mut wanted, command, reason } = order;
+        let create = async {
+            if let Some(parent) = runtime::trace::current_traceparent() {
+                wanted.annotations.insert(labels::TRACEPARENT.to_owned(), parent);
+            }
+            if let Some((id, _)) = &command {
+                wanted.annotations.insert(labels::COMMAND.to_owned(), id.clone());
+            }
+            let claim = content::claim(&object, name.clone(), wanted);
+            self.send(&claim, command.as_ref().map(|(id, _)| id.as_str()), lost).await
+        };
+        let claim = create.instrument(span).await?;
+        self.metrics.created(reason, &pool, relaxed);
+        let requests = claim.spec.resources.as_ref().and_then(|r| r.requests.as_ref());
+        let types = claim.spec.requirements.iter().find(|r| r.key == labels::INSTANCE_TYPE);
+        info!(
+            nodeclaim = name,
+            nodepool = pool,
+            requests = ?requests.map(|all| all.iter().map(|(n, a)| format!("{n}={a}")).collect::<Vec<_>>()),
+            instance_types = types.map_or(0, |t| t.values().len()),
+            "created nodeclaim"
+        );
+        Ok(Arc::new(claim))
+    }
+
+    /// The same name is sent until there is an answer; that it exists already means that an earlier try got through.
+    async fn send(&self, claim: &NodeClaim, command: Option<&str>, lost: &CancellationToken) -> Result<NodeClaim, Error> {
+        let name = claim.metadata.name.clone().unwrap_or_default();
+        let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+        let mut last = Error::Silent { name: name.clone() };
+        for attempt in 0..TRIES {
+            if lost.is_cancelled() {
+                return Err(Error::LeadershipLost { name });
+            }
+            let answer = tokio::time::timeout(CALL_TIMEOUT, self.claims.create(&params, claim)).await;
+            match answer {
+                Ok(Ok(created)) => return Ok(created),
+                Ok(Err(kube::Error::Api(status))) if status.is_already_exists() => {
+                    return self.existing(&name, command, attempt > 0).await;
+                }
+                // A refusal stays one; a failing server may recover.
+                Ok(Err(kube::Error::Api(status))) if status.code < 500 && status.code != 429 => {
+                    return Err(Error::Api { name, source: kube::Error::Api(status) });
+                }
+                Ok(Err(source)) => last = Error::Api { name: name.clone(), source },
+                Err(_) => last = Error::Silent { name: name.clone() },
+            }
+            warn!(error = %last, attempt, "claim not created, sending again under the same name");
+            tokio::time::sleep(Duration::from_millis(50 << attempt)).await;
+        }
+        Err(last)
+    }
+
+    async fn existing(&self, name: &str, command: Option<&str>, sent_before: bool) -> Result<NodeClaim, Error> {
+        let found = tokio::time::timeout(CALL_TIMEOUT, self.claims.get(name)).await;
+        let found = found
+            .map_err(|_| Error::Silent { name: name.to_owned() })?
+            .map_err(|source| Error::Api { name: name.to_owned(), source })?;
+        let own = found.metadata.annotations.as_ref().and_then(|a| a.get(labels::COMMAND)).map(String::as_str);
+        let ours = match command {
+            Some(command) => own == Some(command),
+            None => sent_before,
+        };
+        if ours { Ok(found) } else { Err(Error::Foreign { name: name.to_owned() }) }
+    }
+}
+
+/// Whether the pool may have no more nodes: what it uses already is above a limit.
+pub(crate) fn over_limit(pool: &NodePool, usage: Option<&PoolUsage>) -> Option<Error> {
+    let limits = api::convert::amounts(pool.spec.limits.as_ref(), &api::convert::At::Root).ok()?;
+    let usage = usage?;
+    for (resource, limit) in limits.iter() {
+        let used = match resource {
+            NODES => Quantity::from_units(i64::from(usage.nodes)),
+            _ => usage.capacity.get(resource),
+        };
+        if used > limit {
+            let pool = pool.metadata.name.clone().unwrap_or_default();
+            return Some(Error::OverLimit { pool, resource: resource.to_owned(), limit, used });
+        }
+    }
+    None
+}
+
+/// The annotation that keeps a claim's room for the pods it is made for.
+pub(crate) fn promise<'a>(uids: impl IntoIterator<Item = &'a str>) -> BTreeMap<String, String> {
+    let text = crate::cluster::promise(uids);
+    if text.is_empty() { BTreeMap::new() } else { [(labels::PROMISED_PODS.to_owned(), text)].into() }
+}

@@ -1,0 +1,111 @@
+//! The whole input of a decision, for building a snapshot anew, and the views beside it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::pool::ClusterInput;
+use model::quantity::Quantity;
+use model::resources::{PODS, Resources};
+
+use super::pods::Shown;
+use super::pools;
+use super::state::State;
+use super::view::{NodeView, PendingPod, PoolUsage};
+
+impl State {
+    pub(super) fn input(&self) -> ClusterInput {
+        let mut pods = Vec::with_capacity(self.pods.records.len());
+        for record in self.pods.records.values() {
+            let node = match &record.shown {
+                Shown::No => continue,
+                Shown::Pending => None,
+                Shown::On(node) => Some(Arc::clone(node)),
+            };
+            let mut pod = record.pod.clone();
+            pod.node = node;
+            pods.push(pod);
+        }
+        ClusterInput {
+            pods,
+            nodes: self.nodes.entries.values().map(|e| e.node.clone()).collect(),
+            pools: pools::usable(&self.pools, &self.offer),
+            daemon_sets: self.daemons.converted.values().cloned().collect(),
+            namespaces: self.namespaces.clone(),
+            extra_well_known: Default::default(),
+        }
+    }
+
+    pub(super) fn node_view(&self, name: &Arc<str>) -> Option<NodeView> {
+        let entry = self.nodes.entries.get(name)?;
+        let mut requested = Resources::new();
+        let mut pods = 0;
+        let bound = |key: &&super::pods::PodKey| {
+            self.pods.records.get(*key).is_some_and(|r| r.pod.node.is_some())
+        };
+        for key in self.on.get(name).into_iter().flatten().filter(bound) {
+            if let Some(record) = self.pods.records.get(key) {
+                requested.add(&record.pod.spec.requests);
+                pods += 1;
+            }
+        }
+        requested.insert(PODS, Quantity::from_units(i64::from(pods)));
+        Some(NodeView {
+            node: entry.node.clone(),
+            object: entry.object.clone(),
+            provider_id: entry.provider_id.clone(),
+            launched: entry.launched,
+            requested,
+            pods,
+        })
+    }
+
+    pub(super) fn usage(&self) -> BTreeMap<Arc<str>, PoolUsage> {
+        let mut all: BTreeMap<Arc<str>, PoolUsage> = BTreeMap::new();
+        for entry in self.nodes.entries.values() {
+            let leaving = entry.node.state == model::node::NodeState::Deleting;
+            let Some(pool) = entry.node.pool.as_ref().filter(|_| !leaving) else { continue };
+            let usage = all.entry(Arc::clone(pool)).or_default();
+            usage.capacity.add(&entry.node.capacity);
+            if entry.launched {
+                usage.launched.add(&entry.node.capacity);
+                usage.nodes += 1;
+            }
+        }
+        all
+    }
+
+    /// UIDs of pods on nodes that go.
+    pub(super) fn leaving_pods(&self) -> BTreeMap<(Arc<str>, Arc<str>), Arc<str>> {
+        let mut all = BTreeMap::new();
+        let leaving = |e: &&super::nodes::Entry| e.node.state == model::node::NodeState::Deleting;
+        for entry in self.nodes.entries.values().filter(leaving) {
+            for key in self.on.get(&entry.node.name).into_iter().flatten() {
+                if let Some(record) = self.pods.records.get(key).filter(|r| r.pod.reschedulable) {
+                    let name = (Arc::clone(&key.namespace), Arc::clone(&key.name));
+                    all.insert(name, Arc::clone(&record.pod.uid));
+                }
+            }
+        }
+        all
+    }
+
+    pub(super) fn pending(&self) -> Vec<PendingPod> {
+        let mut all = Vec::with_capacity(self.pods.waiting.len());
+        for key in &self.pods.waiting {
+            let Some(record) = self.pods.records.get(key) else { continue };
+            let nominated = match &record.shown {
+                Shown::On(node) => Some(Arc::clone(node)),
+                _ => None,
+            };
+            all.push(PendingPod {
+                namespace: Arc::clone(&key.namespace),
+                name: Arc::clone(&key.name),
+                uid: Arc::clone(&record.pod.uid),
+                since: record.waiting_since.unwrap_or_default(),
+                nominated,
+                rejected: record.pod.rejected.as_deref().map(Arc::from),
+            });
+        }
+        all
+    }
+}

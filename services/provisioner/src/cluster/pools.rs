@@ -1,0 +1,117 @@
+//! NodePools, DaemonSets and namespaces: what new nodes can be made from, and what runs on each of them anyway.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use api::NodePool;
+use api::conditions;
+use api::convert::{self, overlay};
+use jiff::SignedDuration;
+use k8s_openapi::api::apps::v1::DaemonSet as ApiDaemonSet;
+use k8s_openapi::api::core::v1 as core;
+use model::duration::NillableDuration;
+use model::pool::{DaemonSet, NodePool as Pool};
+use rustc_hash::FxHashMap;
+use tracing::warn;
+
+use crate::catalog::Offer;
+
+type Key = (String, String);
+
+#[derive(Default)]
+pub(super) struct Daemons {
+    objects: BTreeMap<Key, Arc<ApiDaemonSet>>,
+    /// The newest pod of each set: it shows what admission made of the template.
+    newest: FxHashMap<Key, Arc<core::Pod>>,
+    pub(super) converted: BTreeMap<Key, DaemonSet>,
+}
+
+pub(super) fn key_of_set(set: &ApiDaemonSet) -> Key {
+    (set.metadata.namespace.clone().unwrap_or_default(), set.metadata.name.clone().unwrap_or_default())
+}
+
+impl Daemons {
+    /// Says whether overhead of nodes changed.
+    pub(super) fn set(&mut self, set: Arc<ApiDaemonSet>) -> bool {
+        let key = key_of_set(&set);
+        self.objects.insert(key.clone(), set);
+        self.convert(&key)
+    }
+
+    pub(super) fn remove(&mut self, key: &Key) -> bool {
+        self.objects.remove(key);
+        self.newest.remove(key);
+        self.converted.remove(key).is_some()
+    }
+
+    pub(super) fn keys(&self) -> Vec<Key> {
+        self.objects.keys().cloned().collect()
+    }
+
+    /// Takes note of a daemon's pod. Says whether overhead of nodes changed.
+    pub(super) fn saw(&mut self, pod: &Arc<core::Pod>) -> bool {
+        let owner = pod.metadata.owner_references.iter().flatten().find(|o| o.controller == Some(true));
+        let Some(owner) = owner.filter(|o| o.kind == "DaemonSet") else { return false };
+        let key = (pod.metadata.namespace.clone().unwrap_or_default(), owner.name.clone());
+        let age = |p: &core::Pod| p.metadata.creation_timestamp.as_ref().map(|t| t.0);
+        if self.newest.get(&key).is_some_and(|known| age(known) > age(pod)) {
+            return false;
+        }
+        self.newest.insert(key.clone(), Arc::clone(pod));
+        self.convert(&key)
+    }
+
+    fn convert(&mut self, key: &Key) -> bool {
+        let Some(object) = self.objects.get(key) else { return false };
+        let newest = self.newest.get(key).map(|p| &**p);
+        match convert::daemon_set(object, newest, &|_| None) {
+            Ok(set) if self.converted.get(key) == Some(&set) => false,
+            Ok(set) => {
+                self.converted.insert(key.clone(), set);
+                true
+            }
+            Err(error) => {
+                warn!(%error, "DaemonSet left out until it is corrected");
+                self.converted.remove(key).is_some()
+            }
+        }
+    }
+}
+
+pub(super) fn is_ready(pool: &NodePool) -> bool {
+    let all = pool.status.as_ref().and_then(|s| s.conditions.as_deref()).unwrap_or_default();
+    conditions::is_true(all, conditions::READY)
+}
+
+/// Pools that nodes may be made from now, with what they offer. A pool that cannot be read, or whose class offers nothing yet,
+/// is left out.
+pub(super) fn usable(pools: &BTreeMap<String, Arc<NodePool>>, offer: &Offer) -> Vec<Pool> {
+    let mut all = Vec::new();
+    for (name, pool) in pools {
+        let class = &pool.spec.template.spec.node_class_ref;
+        let leaving = pool.metadata.deletion_timestamp.is_some();
+        if !class.is_supported() || leaving || !is_ready(pool) {
+            continue;
+        }
+        let Some(types) = offer.types.get(class.name.as_str()).filter(|types| !types.is_empty()) else {
+            continue;
+        };
+        match convert::node_pool(pool, Arc::clone(types)) {
+            Ok(pool) => all.push(pool),
+            Err(error) => warn!(nodepool = name, %error, "NodePool left out until it is corrected"),
+        }
+    }
+    if offer.overlays.is_empty() { all } else { overlay::apply(all, &offer.overlays).pools }
+}
+
+/// `consolidateAfter` by pool, where nodes settle at all.
+pub(super) fn settling(pools: &BTreeMap<String, Arc<NodePool>>) -> BTreeMap<String, SignedDuration> {
+    let after = |pool: &NodePool| match &pool.spec.disruption.consolidate_after {
+        NillableDuration::After(after) => Some(after.nanos()).filter(|n| *n > 0),
+        NillableDuration::Never => None,
+    };
+    pools
+        .iter()
+        .filter_map(|(name, pool)| Some((name.clone(), SignedDuration::from_nanos(after(pool)?))))
+        .collect()
+}

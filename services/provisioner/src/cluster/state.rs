@@ -1,0 +1,428 @@
+//! All that the cluster actor owns: takes in one change at a time and keeps count of what it means to the solver's snapshot.
+//! No clock and no I/O: `now` is an argument.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use api::convert::{self, PodBudget};
+use api::{NodeClaim, NodePool};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::storage::v1::CSINode;
+use model::catalog::LabelMap;
+use runtime::watch::Change;
+use rustc_hash::FxHashMap;
+use tracing::warn;
+
+use super::nodes::{Nodes, Surroundings};
+use super::pods::{Outcome, PodKey, Pods, Shown};
+use super::pools::{self, Daemons, key_of_set};
+use super::promises::{self, Promises};
+use super::storage::{Storage, by_name};
+use crate::catalog::Offer;
+
+/// An unlaunched claim that we made ourselves counts this long before a watch shows it.
+const ASSUMED: SignedDuration = SignedDuration::from_secs(15);
+
+/// Something that changes by itself when its time comes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Due {
+    Promise(Arc<str>),
+    /// A claim's or a Node's settling or nomination.
+    Node(Arc<str>),
+    Protection(PodKey),
+    Assumed(Arc<str>),
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) pods: Pods,
+    pub(super) nodes: Nodes,
+    pub(super) storage: Storage,
+    pub(super) budgets: BTreeMap<String, Vec<PodBudget>>,
+    pub(super) daemons: Daemons,
+    pub(super) pools: BTreeMap<String, Arc<NodePool>>,
+    pub(super) settling: BTreeMap<String, SignedDuration>,
+    pub(super) namespaces: BTreeMap<String, LabelMap>,
+    pub(super) promises: Promises,
+    /// How long room is kept on a node that has just become ready.
+    pub(super) window: SignedDuration,
+    /// Claims that we made and no watch has shown yet.
+    pub(super) assumed: FxHashMap<Arc<str>, Timestamp>,
+    pub(super) offer: Offer,
+    pub(super) due: BTreeSet<(Timestamp, Due)>,
+    /// By the solver's name of a node: pods shown there.
+    pub(super) on: FxHashMap<Arc<str>, BTreeSet<PodKey>>,
+    /// Nodes on their way out: when their pods were last decided about.
+    pub(super) leaving: FxHashMap<Arc<str>, Timestamp>,
+    pub(super) delta: Delta,
+    /// Pods that wait and should be decided about; `true`: at once.
+    pub(super) triggers: Vec<(Arc<str>, bool)>,
+}
+
+/// What must be told to the solver's snapshot.
+#[derive(Default)]
+pub(super) struct Delta {
+    pub(super) changes: Vec<solver::Change>,
+    /// Pools, daemons or the catalogue changed: changes are not enough.
+    pub(super) rebuild: bool,
+    /// Names of nodes whose view is stale.
+    pub(super) nodes: BTreeSet<Arc<str>>,
+    /// Anything at all.
+    pub(super) any: bool,
+}
+
+impl State {
+    pub(super) fn node_changed(&mut self, object: Option<&str>, claim: Option<&str>, now: Timestamp) {
+        let around = Surroundings { offer: &self.offer, settling: &self.settling, now };
+        let moved = self.nodes.refresh(object, claim, &around);
+        if let Some(due) = moved.due {
+            let name: Arc<str> = Arc::from(claim.or(object).unwrap_or_default());
+            self.due.insert((due, Due::Node(name)));
+        }
+        let mut affected: Vec<PodKey> = Vec::new();
+        for name in &moved.removed {
+            self.delta.push(solver::Change::NodeRemoved(Arc::clone(name)));
+            self.delta.nodes.insert(Arc::clone(name));
+            for key in self.on.remove(name).unwrap_or_default() {
+                if let Some(record) = self.pods.records.get_mut(&key) {
+                    record.shown = Shown::No;
+                }
+                affected.push(key);
+            }
+        }
+        if let Some(name) = &moved.set
+            && let Some(entry) = self.nodes.entries.get(name)
+        {
+            self.delta.push(solver::Change::NodeSet(entry.node.clone()));
+            self.delta.nodes.insert(Arc::clone(name));
+            if moved.pods_too {
+                affected.extend(entry.object.iter().flat_map(|object| self.pods.on_node(object)));
+                let promised = entry.node.claim.iter().flat_map(|claim| self.promises.of(claim));
+                affected.extend(promised.filter_map(|uid| self.pods.by_short(*uid)).cloned());
+            }
+        }
+        affected.sort_unstable();
+        affected.dedup();
+        for key in affected {
+            self.show(&key);
+        }
+    }
+
+    fn take_pod(&mut self, pod: &Arc<core::Pod>, now: Timestamp) {
+        if self.daemons.saw(pod) {
+            self.delta.rebuild = true;
+        }
+        match self.pods.apply(pod, &self.storage, &self.budgets, now) {
+            Ok(outcome) => self.pod_outcome(outcome),
+            Err(error) => {
+                warn!(%error, "pod left out until it is corrected");
+                let outcome = self.pods.remove(&Pods::key(pod));
+                self.pod_outcome(outcome);
+            }
+        }
+    }
+
+    pub(super) fn pod(&mut self, change: Change<core::Pod>, now: Timestamp) {
+        match change {
+            Change::Applied(pod) => self.take_pod(&pod, now),
+            Change::Deleted(pod) => {
+                let outcome = self.pods.remove(&Pods::key(&pod));
+                self.pod_outcome(outcome);
+            }
+            Change::Reset(all) => {
+                let known: BTreeSet<PodKey> = all.iter().map(|p| Pods::key(p)).collect();
+                let gone: Vec<PodKey> =
+                    self.pods.records.keys().filter(|k| !known.contains(*k)).cloned().collect();
+                self.delta.rebuild |= all.len() > 1000;
+                for key in gone {
+                    let outcome = self.pods.remove(&key);
+                    self.pod_outcome(outcome);
+                }
+                for pod in all {
+                    self.take_pod(&pod, now);
+                }
+            }
+        }
+    }
+
+    pub(super) fn node(&mut self, change: Change<core::Node>, now: Timestamp) {
+        match change {
+            Change::Applied(node) => {
+                let before = self.nodes.claim_of_object(node.metadata.name.as_deref().unwrap_or_default());
+                let name = self.nodes.set_object(node);
+                self.node_changed(Some(&name), None, now);
+                if before.is_some() && before != self.nodes.claim_of_object(&name) {
+                    self.node_changed(None, before.as_deref(), now);
+                }
+            }
+            Change::Deleted(node) => {
+                let name = node.metadata.name.clone().unwrap_or_default();
+                let claim = self.nodes.claim_of_object(&name);
+                self.nodes.drop_object(&name);
+                self.node_changed(Some(&name), claim.as_deref(), now);
+            }
+            Change::Reset(all) => {
+                let known: BTreeSet<String> = all.iter().filter_map(|n| n.metadata.name.clone()).collect();
+                self.delta.rebuild = true;
+                for name in self.nodes.object_names().into_iter().filter(|n| !known.contains(&**n)) {
+                    let claim = self.nodes.claim_of_object(&name);
+                    self.nodes.drop_object(&name);
+                    self.node_changed(Some(&name), claim.as_deref(), now);
+                }
+                for node in all {
+                    let name = self.nodes.set_object(node);
+                    self.node_changed(Some(&name), None, now);
+                }
+            }
+        }
+    }
+
+    pub(super) fn claim(&mut self, change: Change<NodeClaim>, now: Timestamp) {
+        match change {
+            Change::Applied(claim) => self.take_claim(claim, now),
+            Change::Deleted(claim) => {
+                let name: Arc<str> = Arc::from(claim.metadata.name.as_deref().unwrap_or_default());
+                self.drop_claim(&name, now);
+            }
+            Change::Reset(all) => {
+                let known: BTreeSet<String> = all.iter().filter_map(|c| c.metadata.name.clone()).collect();
+                for name in self.nodes.claim_names() {
+                    // A list may be older than what we made since.
+                    if !known.contains(&*name) && !self.assumed.contains_key(&name) {
+                        self.drop_claim(&name, now);
+                    }
+                }
+                for claim in all {
+                    self.take_claim(claim, now);
+                }
+            }
+        }
+    }
+
+    fn take_claim(&mut self, claim: Arc<NodeClaim>, now: Timestamp) {
+        if !claim.spec.node_class_ref.is_supported() {
+            return;
+        }
+        let name: Arc<str> = Arc::from(claim.metadata.name.as_deref().unwrap_or_default());
+        self.assumed.remove(&name);
+        self.keep_claim(&name, claim, now);
+    }
+
+    fn keep_claim(&mut self, name: &Arc<str>, claim: Arc<NodeClaim>, now: Timestamp) {
+        let until = promises::until(&claim, self.window);
+        let object = self.nodes.object_of_claim(name);
+        let touched = match until {
+            Some(until) if until <= now => self.promises.drop(name),
+            due => {
+                if let Some(due) = due {
+                    self.due.insert((due, Due::Promise(Arc::clone(name))));
+                }
+                self.promises.set(name, &claim)
+            }
+        };
+        self.nodes.set_claim(claim);
+        self.node_changed(None, Some(name), now);
+        if object.is_some() && object != self.nodes.object_of_claim(name) {
+            self.node_changed(object.as_deref(), None, now);
+        }
+        self.free_pods(&touched, true);
+    }
+
+    pub(super) fn drop_claim(&mut self, name: &Arc<str>, now: Timestamp) {
+        self.assumed.remove(name);
+        let object = self.nodes.object_of_claim(name);
+        let touched = self.promises.drop(name);
+        if self.nodes.drop_claim(name).is_none() {
+            return;
+        }
+        self.node_changed(object.as_deref(), Some(name), now);
+        self.free_pods(&touched, true);
+    }
+
+    /// Pods whose promise changed are shown where they belong now; those without one are to be decided about.
+    pub(super) fn free_pods(&mut self, pods: &[promises::ShortUid], urgent: bool) {
+        for uid in pods {
+            let Some(key) = self.pods.by_short(*uid).cloned() else { continue };
+            self.show(&key);
+            if let Some(record) = self.pods.records.get(&key).filter(|r| r.shown == Shown::Pending) {
+                self.triggers.push((Arc::clone(&record.pod.uid), urgent));
+            }
+        }
+    }
+
+    /// Claims that were just created: they count from now on, whenever the watch shows them.
+    pub(super) fn assume(&mut self, claim: Arc<NodeClaim>, now: Timestamp) {
+        let name: Arc<str> = Arc::from(claim.metadata.name.as_deref().unwrap_or_default());
+        if self.nodes.claims.contains_key(&name) {
+            return;
+        }
+        let until = now.checked_add(ASSUMED).unwrap_or(Timestamp::MAX);
+        self.assumed.insert(Arc::clone(&name), until);
+        self.due.insert((until, Due::Assumed(Arc::clone(&name))));
+        self.keep_claim(&name, claim, now);
+    }
+
+    pub(super) fn nominate(&mut self, nodes: &[Arc<str>], until: Timestamp, now: Timestamp) {
+        for name in nodes {
+            let Some(entry) = self.nodes.entries.get(name) else { continue };
+            let (object, claim) = (entry.object.clone(), entry.node.claim.clone());
+            let Some(known_as) = claim.clone().or_else(|| object.clone()) else { continue };
+            self.nodes.nominate(&known_as, until);
+            self.node_changed(object.as_deref(), claim.as_deref(), now);
+        }
+    }
+
+    pub(super) fn csi(&mut self, change: Change<CSINode>, now: Timestamp) {
+        let name = |c: &CSINode| c.metadata.name.clone().unwrap_or_default();
+        let touched: Vec<String> = match change {
+            Change::Applied(csi) => {
+                let name = name(&csi);
+                self.nodes.set_csi(csi);
+                vec![name]
+            }
+            Change::Deleted(csi) => {
+                self.nodes.drop_csi(&name(&csi));
+                vec![name(&csi)]
+            }
+            Change::Reset(all) => {
+                let names = all.iter().map(|c| name(c)).collect();
+                all.into_iter().for_each(|csi| self.nodes.set_csi(csi));
+                names
+            }
+        };
+        for name in touched {
+            self.node_changed(Some(&name), None, now);
+        }
+    }
+
+    pub(super) fn daemon_set(&mut self, change: Change<DaemonSet>) {
+        let changed = match change {
+            Change::Applied(set) => self.daemons.set(set),
+            Change::Deleted(set) => self.daemons.remove(&key_of_set(&set)),
+            Change::Reset(all) => {
+                let known: BTreeSet<_> = all.iter().map(|s| key_of_set(s)).collect();
+                let mut changed = false;
+                for key in self.daemons.keys().iter().filter(|k| !known.contains(*k)) {
+                    changed |= self.daemons.remove(key);
+                }
+                for set in all {
+                    changed |= self.daemons.set(set);
+                }
+                changed
+            }
+        };
+        self.delta.rebuild |= changed;
+    }
+
+    pub(super) fn pool(&mut self, change: Change<NodePool>, now: Timestamp) {
+        let before = self.pools.clone();
+        by_name(&mut self.pools, change);
+        let matters = |p: &NodePool| (p.metadata.uid.clone(), p.metadata.generation, pools::is_ready(p));
+        let same = before.len() == self.pools.len()
+            && before.iter().zip(&self.pools).all(|((a, x), (b, y))| a == b && matters(x) == matters(y));
+        if same {
+            return;
+        }
+        self.delta.rebuild = true;
+        self.retry_waiting();
+        let settling = pools::settling(&self.pools);
+        if settling != self.settling {
+            self.settling = settling;
+            for claim in self.nodes.claim_names() {
+                self.node_changed(None, Some(&claim), now);
+            }
+        }
+    }
+
+    pub(super) fn namespace(&mut self, change: Change<Namespace>) {
+        let entry = |n: &Namespace| {
+            (n.metadata.name.clone().unwrap_or_default(), n.metadata.labels.clone().unwrap_or_default())
+        };
+        match change {
+            Change::Applied(one) => {
+                let (name, labels) = entry(&one);
+                self.delta.rebuild |= self.namespaces.insert(name, labels.clone()).as_ref() != Some(&labels);
+            }
+            Change::Deleted(one) => {
+                self.delta.rebuild |= self.namespaces.remove(&entry(&one).0).is_some();
+            }
+            Change::Reset(all) => {
+                self.namespaces = all.iter().map(|n| entry(n)).collect();
+                self.delta.rebuild = true;
+            }
+        }
+    }
+
+    pub(super) fn budget(&mut self, change: Change<PodDisruptionBudget>, now: Timestamp) {
+        let read = |object: &PodDisruptionBudget| {
+            convert::budget(object)
+                .inspect_err(|error| warn!(%error, "PodDisruptionBudget left out until it is corrected"))
+                .ok()
+        };
+        let mut namespaces = BTreeSet::new();
+        let mut put = |budgets: &mut BTreeMap<String, Vec<PodBudget>>, object: &PodDisruptionBudget, keep: bool| {
+            let meta = &object.metadata;
+            let namespace = meta.namespace.clone().unwrap_or_default();
+            let of = budgets.entry(namespace.clone()).or_default();
+            let name = meta.name.as_deref().unwrap_or_default();
+            let old = of.iter().position(|b| &*b.name == name).map(|at| of.remove(at));
+            let new = keep.then(|| read(object)).flatten();
+            // Only these decide about moving; allowed disruptions change all the time.
+            let rule = |b: &PodBudget| (b.selector.clone(), b.forbids_all, b.lets_unready_go);
+            if old.as_ref().map(rule) != new.as_ref().map(rule) {
+                namespaces.insert(namespace);
+            }
+            of.extend(new);
+        };
+        match change {
+            Change::Applied(one) => put(&mut self.budgets, &one, true),
+            Change::Deleted(one) => put(&mut self.budgets, &one, false),
+            Change::Reset(all) => {
+                let before = std::mem::take(&mut self.budgets);
+                all.iter().for_each(|one| put(&mut self.budgets, one, true));
+                namespaces.extend(before.into_keys());
+            }
+        }
+        for namespace in namespaces {
+            let keys: Vec<PodKey> = self.pods.in_namespace(&namespace).map(|(key, _)| key.clone()).collect();
+            keys.iter().for_each(|key| self.rejudge(key, now));
+        }
+    }
+
+    pub(super) fn rejudge(&mut self, key: &PodKey, now: Timestamp) {
+        if self.pods.rejudge(key, &self.budgets, now) {
+            self.pod_outcome(Outcome::Changed(key.clone()));
+        }
+    }
+
+    /// Claims, volumes or storage classes changed.
+    pub(super) fn storage_changed(&mut self, now: Timestamp) {
+        for pod in self.pods.with_claims() {
+            self.take_pod(&pod, now);
+        }
+    }
+
+    pub(super) fn offer_changed(&mut self, offer: Offer, now: Timestamp) {
+        self.offer = offer;
+        self.delta.rebuild = true;
+        let unlaunched: Vec<Arc<str>> =
+            self.nodes.entries.values().filter(|e| !e.launched).filter_map(|e| e.node.claim.clone()).collect();
+        for claim in unlaunched {
+            self.node_changed(None, Some(&claim), now);
+        }
+        self.retry_waiting();
+    }
+}
+
+impl Delta {
+    pub(super) fn push(&mut self, change: solver::Change) {
+        self.any = true;
+        if !self.rebuild {
+            self.changes.push(change);
+        }
+    }
+}

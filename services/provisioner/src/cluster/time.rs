@@ -1,0 +1,77 @@
+//! What changes by itself as time passes: promises end, nodes settle, pods lose their protection, and pods without a place are
+//! decided about again.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use model::node::NodeState;
+use tracing::warn;
+
+use super::pods::{PodKey, Shown};
+use super::promises;
+use super::state::{Due, State};
+
+/// As often as the reference looks again at pods that it found a place for but that were not bound.
+const AGAIN: SignedDuration = SignedDuration::from_secs(10);
+
+impl State {
+    /// What may help pods without a place has changed.
+    pub(super) fn retry_waiting(&mut self) {
+        let waiting = self.pods.records.values().filter(|r| r.waiting_since.is_some() && r.shown == Shown::Pending);
+        let again: Vec<_> = waiting.map(|r| (Arc::clone(&r.pod.uid), false)).collect();
+        self.triggers.extend(again);
+    }
+
+    /// Does what has come due.
+    pub(super) fn pass_time(&mut self, now: Timestamp) {
+        while let Some((_, due)) = self.due.first().filter(|(at, _)| *at <= now).cloned() {
+            self.due.pop_first();
+            match due {
+                Due::Promise(claim) => {
+                    let over = self.nodes.claims.get(&claim).and_then(|c| promises::until(c, self.window));
+                    if over.is_some_and(|until| until <= now) {
+                        let touched = self.promises.drop(&claim);
+                        self.free_pods(&touched, false);
+                    }
+                }
+                Due::Node(name) => {
+                    if self.nodes.claims.contains_key(&name) {
+                        self.node_changed(None, Some(&name), now);
+                    } else {
+                        self.node_changed(Some(&name), None, now);
+                    }
+                }
+                Due::Protection(key) => self.rejudge(&key, now),
+                Due::Assumed(name) => {
+                    if self.assumed.get(&name).is_some_and(|until| *until <= now) {
+                        warn!(nodeclaim = &*name, "no watch has shown the claim: it does not count any more");
+                        self.drop_claim(&name, now);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Pods that wait, and nodes on their way out whose pods need a place, are decided about every so often.
+    pub(super) fn trigger_again(&mut self, now: Timestamp) {
+        let late = |at: Option<Timestamp>| at.is_none_or(|at| now.duration_since(at) >= AGAIN);
+        let waiting: Vec<PodKey> = self.pods.waiting.iter().cloned().collect();
+        for key in waiting {
+            let Some(record) = self.pods.records.get_mut(&key) else { continue };
+            if record.shown == Shown::Pending && late(record.triggered) {
+                record.triggered = Some(now);
+                self.triggers.push((Arc::clone(&record.pod.uid), false));
+            }
+        }
+        let mut leaving = std::mem::take(&mut self.leaving);
+        leaving.retain(|name, _| self.nodes.entries.contains_key(name));
+        for (name, entry) in self.nodes.entries.iter().filter(|(_, e)| e.node.state == NodeState::Deleting) {
+            let moves = |key: &PodKey| self.pods.records.get(key).is_some_and(|r| r.pod.reschedulable);
+            if late(leaving.get(name).copied()) && self.on.get(name).is_some_and(|pods| pods.iter().any(moves)) {
+                leaving.insert(Arc::clone(name), now);
+                self.triggers.push((Arc::clone(&entry.node.name), false));
+            }
+        }
+        self.leaving = leaving;
+    }
+}

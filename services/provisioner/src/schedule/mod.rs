@@ -1,0 +1,256 @@
+//! Decides about pods that wait, window by window, while this replica leads: asks the solver, creates claims, tells people.
+
+mod decisions;
+mod report;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use runtime::{Leadership, MinValuesPolicy, PreferencePolicy, Settings, Shell};
+use solver::{Effort, Options, Plan};
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::{Instrument as _, info, warn};
+
+use crate::batch::Window;
+use crate::claims::{self, Creator, Order, Wanted};
+use crate::cluster::{ClusterView, nomination_window};
+use crate::deps::Deps;
+use crate::metrics::Metrics;
+pub(crate) use decisions::Verdicts;
+use decisions::{Decisions, PodId};
+use report::Reporter;
+
+/// The longest that one decision may take.
+const SOLVE_LIMIT: Duration = Duration::from_secs(60);
+/// Reason of claims made for pods, as in the reference's metric.
+const PROVISIONED: &str = "provisioned";
+
+/// What pods were told last; for questions.
+pub(crate) type VerdictsHandle = watch::Receiver<Arc<Verdicts>>;
+
+pub(crate) struct Scheduler {
+    deps: Deps,
+    metrics: Metrics,
+    creator: Creator,
+    windows: mpsc::Receiver<Window>,
+    decisions: Decisions,
+    verdicts: watch::Sender<Arc<Verdicts>>,
+    reporter: Reporter,
+}
+
+pub(crate) fn spawn(
+    shell: &mut Shell,
+    deps: Deps,
+    metrics: Metrics,
+    creator: Creator,
+    windows: mpsc::Receiver<Window>,
+) -> VerdictsHandle {
+    let (verdicts, seen) = watch::channel(Arc::default());
+    let reporter = Reporter::new(deps.recorder.clone());
+    let scheduler =
+        Scheduler { deps, metrics, creator, windows, decisions: Decisions::default(), verdicts, reporter };
+    let stop = shell.stop();
+    shell.process.spawn("schedule", scheduler.run(stop));
+    seen
+}
+
+/// The settings that decide how pods are placed.
+pub(crate) fn options(settings: &Settings) -> Options {
+    Options {
+        preferences: match settings.preference_policy {
+            PreferencePolicy::Respect => solver::PreferencePolicy::Respect,
+            PreferencePolicy::Ignore => solver::PreferencePolicy::Ignore,
+        },
+        min_values: match settings.min_values_policy {
+            MinValuesPolicy::Strict => solver::MinValuesPolicy::Strict,
+            MinValuesPolicy::BestEffort => solver::MinValuesPolicy::BestEffort,
+        },
+        use_reserved: settings.feature_gates.reserved_capacity,
+        effort: Effort::Full,
+        ..Options::default()
+    }
+}
+
+impl Scheduler {
+    async fn run(mut self, stop: CancellationToken) -> anyhow::Result<()> {
+        let mut leadership: Leadership = self.deps.leadership.clone();
+        let mut leads = false;
+        loop {
+            let window = tokio::select! {
+                biased;
+                () = stop.cancelled() => return Ok(()),
+                now = leadership.changed(), if !leads || leadership.is_leader() => {
+                    leads = now;
+                    if !now {
+                        continue;
+                    }
+                    None
+                }
+                Some(window) = self.windows.recv() => Some(window),
+            };
+            // Followers keep their state warm and decide nothing.
+            if !leadership.is_leader() {
+                leads = false;
+                continue;
+            }
+            let term = leadership.term().await;
+            let window = window.unwrap_or_else(|| {
+                let span = tracing::info_span!(parent: None, "provision", pods = tracing::field::Empty, nodeclaims = tracing::field::Empty);
+                Window { span, opened: Instant::now(), closed: Instant::now(), size: 0 }
+            });
+            if !std::mem::replace(&mut leads, true) || window.size == 0 {
+                self.catch_up().await;
+            }
+            let span = window.span.clone();
+            self.decide(window, &term.lost()).instrument(span).await?;
+        }
+    }
+
+    /// A new leader must know every claim that the former one made, also those that its watch has not shown yet.
+    async fn catch_up(&self) {
+        loop {
+            match self.creator.claims.list(&kube::api::ListParams::default()).await {
+                Ok(list) => {
+                    let ours = list.items.into_iter().filter(|c| c.spec.node_class_ref.is_supported());
+                    return self.deps.cluster.assume(ours.map(Arc::new).collect()).await;
+                }
+                Err(error) => {
+                    warn!(%error, "cannot list NodeClaims, so nothing is decided yet");
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    if !self.deps.leadership.is_leader() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn decide(&mut self, window: Window, lost: &CancellationToken) -> anyhow::Result<()> {
+        let view = self.deps.cluster.fresh().await;
+        if !view.synced {
+            info!("waiting for the cluster's state to be complete");
+            return Ok(());
+        }
+        let waiting = view.pending.iter().filter(|p| p.nominated.is_none()).count();
+        let ignored = view.pending.iter().filter(|p| p.rejected.is_some()).count();
+        if waiting > 0 {
+            info!(pods = waiting, window = ?window.closed.duration_since(window.opened), "found provisionable pod(s)");
+        }
+        self.metrics.batch_size.observe(window.size as f64);
+        self.metrics.begin(waiting);
+        let began = Instant::now();
+        let plan = self.solve(&view, lost).await?;
+        self.metrics.decided(began.elapsed().as_secs_f64(), plan.unschedulable.len(), ignored);
+        if lost.is_cancelled() {
+            return Ok(());
+        }
+        let pods = self.decisions.note(&view, &plan, &self.metrics);
+        if !plan.new_nodes.is_empty() {
+            info!(
+                nodeclaims = plan.new_nodes.len(),
+                pods = plan.new_nodes.iter().map(|n| n.pods.len()).sum::<usize>(),
+                micro_usd_per_hour = plan.cost.get(),
+                lower_bound = plan.lower_bound.map(|b| b.get()),
+                took = ?began.elapsed(),
+                "computed new nodeclaim(s) to fit pod(s)"
+            );
+        }
+        self.carry_out(&view, &plan, &pods, lost).await;
+        if !plan.new_nodes.is_empty() {
+            self.metrics.decided_to_created.observe(window.closed.elapsed().as_secs_f64());
+        }
+        self.nominate(&plan).await;
+        self.reporter.unplaced(&view, &plan, &pods);
+        self.verdicts.send_replace(Arc::new(self.decisions.verdicts()));
+        Ok(())
+    }
+
+    async fn solve(&self, view: &Arc<ClusterView>, lost: &CancellationToken) -> anyhow::Result<Plan> {
+        let options = options(&self.deps.settings);
+        let (view, lost) = (Arc::clone(view), lost.clone());
+        let span = tracing::info_span!("solve", pods = view.snapshot.pending_count(), classes = view.snapshot.class_count());
+        let solve = move || {
+            let deadline = std::time::Instant::now() + SOLVE_LIMIT;
+            solver::solve(&view.snapshot, &options, &|| {
+                std::time::Instant::now() < deadline && !lost.is_cancelled()
+            })
+        };
+        Ok(tokio::task::spawn_blocking(solve).instrument(span).await?)
+    }
+
+    async fn carry_out(&mut self, view: &ClusterView, plan: &Plan, pods: &PodIds, lost: &CancellationToken) {
+        let (mut orders, mut of_order) = (Vec::new(), Vec::new());
+        for node in &plan.new_nodes {
+            let Some(pool) = view.pool_objects.get(&*node.pool) else { continue };
+            if let Some(error) = claims::over_limit(pool, view.pools.get(&node.pool)) {
+                self.refused(node, &error, pods);
+                continue;
+            }
+            let uids = node.pods.iter().filter_map(|pod| pods.get(pod)).map(|pod| &*pod.uid);
+            orders.push(Order {
+                pool: Arc::clone(pool),
+                wanted: Wanted {
+                    requirements: (*node.requirements).clone(),
+                    instance_types: Some(node.instance_types.iter().map(|t| t.to_string()).collect()),
+                    requests: node.requests.clone(),
+                    min_values_relaxed: node.min_values_relaxed,
+                    annotations: claims::promise(uids),
+                },
+                command: None,
+                reason: PROVISIONED,
+            });
+            of_order.push(node);
+        }
+        tracing::Span::current().record("nodeclaims", orders.len());
+        let span = tracing::info_span!("create", nodeclaims = orders.len());
+        let created = self.creator.create(orders, lost).instrument(span).await;
+        for (node, created) in of_order.into_iter().zip(created) {
+            match created {
+                Ok(claim) => {
+                    let name = claim.metadata.name.as_deref().unwrap_or_default();
+                    self.decisions.made(node, name, pods);
+                    self.reporter.nominated(node.pods.iter().filter_map(|p| pods.get(p)), name, true);
+                }
+                Err(error) => {
+                    warn!(nodepool = &*node.pool, error = chain(&error), "nodeclaim not created, its pods are tried again");
+                    self.refused(node, &error, pods);
+                }
+            }
+        }
+    }
+
+    fn refused(&mut self, node: &solver::NewNode, error: &claims::Error, pods: &PodIds) {
+        let reason = error.to_string();
+        self.decisions.failed(node, &reason, pods);
+        self.reporter.failed(node.pods.iter().filter_map(|p| pods.get(p)), &reason);
+    }
+
+    /// Nodes that are there and have room: nobody should take them away before the scheduler has bound the pods.
+    async fn nominate(&mut self, plan: &Plan) {
+        if plan.existing.is_empty() {
+            return;
+        }
+        let window = nomination_window(&self.deps.settings);
+        let until = Timestamp::now().checked_add(window).unwrap_or(Timestamp::MAX);
+        let nodes = plan.existing.iter().map(|n| Arc::clone(&n.node)).collect();
+        self.deps.cluster.nominate(nodes, until).await;
+    }
+}
+
+/// Pods of a plan by their name in it.
+pub(crate) type PodIds = BTreeMap<solver::PodRef, PodId>;
+
+/// An error with its causes, on one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        text = format!("{text}: {next}");
+        cause = next.source();
+    }
+    text
+}

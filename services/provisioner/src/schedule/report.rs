@@ -1,0 +1,109 @@
+//! Tells people, in Events, what became of pods that wait: the reference's reasons, and our explanation of each.
+
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use runtime::events::{Event, Recorder};
+use solver::Plan;
+use tracing::warn;
+
+use super::PodIds;
+use super::decisions::PodId;
+use crate::cluster::ClusterView;
+
+/// All `Nominated` events together, as in the reference: a scale-up of a thousand pods need not write a thousand of them.
+const NOMINATED_PER_SECOND: f64 = 5.0;
+const NOMINATED_BURST: f64 = 10.0;
+const FAILED_AGAIN: Duration = Duration::from_secs(300);
+const NO_TYPES_AGAIN: Duration = Duration::from_secs(60);
+
+pub(super) struct Reporter {
+    recorder: Recorder,
+    tokens: f64,
+    filled: Instant,
+}
+
+fn about(pod: &PodId) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Pod".to_owned()),
+        namespace: Some(pod.namespace.to_string()),
+        name: Some(pod.name.to_string()),
+        uid: Some(pod.uid.to_string()),
+        ..ObjectReference::default()
+    }
+}
+
+impl Reporter {
+    pub(super) fn new(recorder: Recorder) -> Self {
+        Self { recorder, tokens: NOMINATED_BURST, filled: Instant::now() }
+    }
+
+    fn may_nominate(&mut self) -> bool {
+        let now = Instant::now();
+        let gained = now.duration_since(self.filled).as_secs_f64() * NOMINATED_PER_SECOND;
+        self.tokens = (self.tokens + gained).min(NOMINATED_BURST);
+        self.filled = now;
+        if self.tokens < 1.0 {
+            return false;
+        }
+        self.tokens -= 1.0;
+        true
+    }
+
+    /// Where pods should land.
+    pub(super) fn nominated<'a>(&mut self, pods: impl Iterator<Item = &'a PodId>, name: &str, new: bool) {
+        let what = if new { "nodeclaim" } else { "node" };
+        for pod in pods {
+            if self.may_nominate() {
+                let message = format!("Pod should schedule on: {what}/{name}");
+                self.recorder.publish(Event::normal(about(pod), "Nominated", message));
+            }
+        }
+    }
+
+    /// Pods for which nothing could be found or made. Both reasons that people look for: the present one and that of
+    /// earlier releases.
+    pub(super) fn failed<'a>(&self, pods: impl Iterator<Item = &'a PodId>, why: &str) {
+        for pod in pods {
+            for reason in ["FailedScheduling", "FailedProvisioning"] {
+                let event = Event::warning(about(pod), reason, why).repeat_after(FAILED_AGAIN);
+                self.recorder.publish(event);
+            }
+        }
+    }
+
+    pub(super) fn unplaced(&mut self, view: &ClusterView, plan: &Plan, pods: &PodIds) {
+        for node in &plan.existing {
+            self.nominated(node.pods.iter().filter_map(|p| pods.get(p)), &node.node, false);
+        }
+        let opted_out = |why: &str| why.contains("none of ours");
+        let mut shown = 0;
+        for left in &plan.unschedulable {
+            let Some(pod) = pods.get(&left.pod) else { continue };
+            let why = left.why.to_string();
+            // Whoever keeps a pod off our nodes knows it.
+            if opted_out(&why) {
+                continue;
+            }
+            if shown < 5 {
+                warn!(pod = %left.pod, why, "could not schedule pod");
+                shown += 1;
+            }
+            self.failed(std::iter::once(pod), &why);
+        }
+        for pool in view.snapshot.pools_without_types() {
+            let Some(object) = view.pool_objects.get(&**pool) else { continue };
+            let about = ObjectReference {
+                api_version: Some("karpenter.sh/v1".to_owned()),
+                kind: Some("NodePool".to_owned()),
+                name: object.metadata.name.clone(),
+                uid: object.metadata.uid.clone(),
+                ..ObjectReference::default()
+            };
+            let message = "NodePool requirements filtered out all compatible available instance types";
+            let event = Event::warning(about, "NoCompatibleInstanceTypes", message).repeat_after(NO_TYPES_AGAIN);
+            self.recorder.publish(event);
+        }
+    }
+}
