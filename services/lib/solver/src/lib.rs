@@ -21,6 +21,7 @@
 mod bits;
 mod bound;
 mod cells;
+pub mod check;
 mod classes;
 mod dims;
 mod engine;

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use model::pod::Pod;
 
 use crate::NodeId;
+use crate::bound;
 use crate::engine::demand::{Demand, DemandId, Origin, demands};
 use crate::engine::state::State;
 use crate::explain::Explanation;
 use crate::finish;
 use crate::nodes::PodEntry;
-use crate::bound;
 use crate::options::{Effort, Options};
 use crate::pack::greedy;
-use crate::pack::repack::columns;
+use crate::pack::repack::columns::{self, Proof};
 use crate::pack::repack::construct::construct;
 use crate::pack::repack::improve::improve;
 use crate::pack::repack::realize::Parts;
@@ -97,33 +97,38 @@ fn decide(
     let order: Vec<DemandId> = (0..demands.len() as DemandId).collect();
     let mut state = State::new(world, options, demands, removed);
     let leftover = greedy::run(&mut state, &order, keep_going);
-    let bound = (options.effort == Effort::Full && !leftover.timed_out).then(|| bound::of(&state, &leftover, keep_going));
-    if let Some(better) = pack_by_price(&state, options.effort, keep_going) {
-        state = better;
-    }
-    finish::plan(&state, &leftover, bound)
+    let full = options.effort == Effort::Full && !leftover.timed_out;
+    let (better, proven) = pack_by_price(&state, options.effort, keep_going);
+    let bound = match proven {
+        Some(bound) => Some(bound),
+        None if full => Some(bound::of(&state, &leftover, keep_going)),
+        None => None,
+    };
+    finish::plan(better.as_ref().unwrap_or(&state), &leftover, bound)
 }
 
-/// The decision packed again by price, if that is cheaper.
+/// The decision packed again by price, if that is cheaper, and a bound if packing was the whole problem.
 fn pack_by_price<'w>(
     state: &State<'w>,
     effort: Effort,
     keep_going: &(dyn Fn() -> bool + Sync),
-) -> Option<State<'w>> {
+) -> (Option<State<'w>>, Option<i64>) {
     let parts = Parts::of(state);
     if parts.pieces.is_empty() || !keep_going() {
-        return None;
+        return (None, None);
     }
     let (problem, size_of) = parts.problem(state);
     if !problem.is_feasible() {
-        return None;
+        return (None, None);
     }
-    let priced = columns::price(&problem, false, keep_going);
+    let whole = effort == Effort::Full && parts.are_everything(state);
+    let priced = columns::price(&problem, if whole { Proof::Exact } else { Proof::None }, keep_going);
     let mut loads = construct(&problem, &priced);
-    let rounds = if effort == Effort::Full { 300 } else { 20 };
-    loads = improve(&problem, &priced.value, loads, rounds, keep_going);
-    let packed = parts.realize(state, &problem, &size_of, &loads)?;
-    (packed.cost() < state.cost()).then_some(packed)
+    let rounds = if effort == Effort::Full { 1500 } else { 20 };
+    loads = improve(&problem, &priced.value, &priced.good, loads, rounds, keep_going);
+    let packed =
+        parts.realize(state, &problem, &size_of, &loads).filter(|packed| packed.cost() < state.cost());
+    (packed, whole.then_some(priced.bound))
 }
 
 /// Many what-if questions against one snapshot, on all cores; answers in the order of the questions.

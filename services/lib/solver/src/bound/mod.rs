@@ -3,6 +3,7 @@
 //! The bound forgets preferences, topology domains, pool weights, limits and reservations, and lets every pool serve every pod
 //! that it can: whatever plan there is, it solves this easier problem too, so none can cost less.
 
+pub(crate) mod fractional;
 pub(crate) mod simplex;
 
 use crate::engine::demand::DemandId;
@@ -49,5 +50,8 @@ pub(crate) fn of(state: &State<'_>, leftover: &Leftover, keep_going: &(dyn Fn() 
     if !problem.is_feasible() {
         return 0;
     }
-    columns::price(&problem, true, keep_going).bound
+    // With many sizes an easier problem must do: the packing itself has already taken its time.
+    let (easier, _) = problem.eased();
+    let problem = if problem.sizes.len() > 60 { easier } else { problem };
+    columns::price(&problem, columns::Proof::Quick, keep_going).bound
 }

@@ -15,6 +15,7 @@ pub(crate) struct Cover {
     inverse: Vec<f64>,
     /// Values of the basic columns.
     values: Vec<f64>,
+    duals: Vec<f64>,
 }
 
 pub(crate) struct Column {
@@ -35,10 +36,17 @@ impl Cover {
             inverse[row * rows + row] = 1.0 / own;
             values[row] = need[row] / own;
         }
-        Self { rows, basis: (0..rows).collect(), columns: start, inverse, values }
+        let mut lp =
+            Self { rows, basis: (0..rows).collect(), columns: start, inverse, values, duals: Vec::new() };
+        lp.duals = lp.fresh_duals();
+        lp
     }
 
     pub(crate) fn duals(&self) -> Vec<f64> {
+        self.duals.clone()
+    }
+
+    fn fresh_duals(&self) -> Vec<f64> {
         let mut duals = vec![0.0; self.rows];
         for (position, &column) in self.basis.iter().enumerate() {
             let cost = if column >= SURPLUS { 0.0 } else { self.columns[column].cost };
@@ -71,38 +79,51 @@ impl Cover {
 
     /// Pivots until no known column improves, or `most` pivots were made.
     pub(crate) fn optimise(&mut self, most: usize) -> bool {
-        for _ in 0..most {
-            let duals = self.duals();
-            let Some(entering) = self.entering(&duals) else { return true };
-            if !self.pivot(entering) {
+        for pivots in 0..most {
+            // Updating the duals gathers rounding errors; they are computed afresh now and then.
+            if pivots % 64 == 63 {
+                self.duals = self.fresh_duals();
+            }
+            let Some((reduced, entering)) = self.entering() else { return true };
+            if !self.pivot(entering, reduced) {
                 return true;
             }
         }
         false
     }
 
-    fn entering(&self, duals: &[f64]) -> Option<usize> {
-        let mut best: Option<(f64, usize)> = None;
-        let mut consider = |reduced: f64, column: usize| {
-            if reduced < -TOLERANCE && best.is_none_or(|(least, _)| reduced < least) {
-                best = Some((reduced, column));
+    fn reduced_cost(&self, column: usize) -> f64 {
+        let data = &self.columns[column];
+        data.cost - data.entries.iter().map(|(row, amount)| self.duals[*row as usize] * amount).sum::<f64>()
+    }
+
+    /// The column that improves most for its cost, with its reduced cost. Recent columns are asked first, since older ones
+    /// have mostly had their turn.
+    fn entering(&self) -> Option<(f64, usize)> {
+        const RECENT: usize = 24;
+        let split = self.columns.len().saturating_sub(RECENT);
+        self.best_of(split..self.columns.len()).or_else(|| {
+            let old = self.best_of(0..split);
+            let surplus = self.duals.iter().enumerate().filter(|(_, dual)| **dual < -TOLERANCE);
+            let surplus = surplus.min_by(|a, b| a.1.total_cmp(b.1)).map(|(row, dual)| (*dual, SURPLUS + row));
+            old.or(surplus)
+        })
+    }
+
+    fn best_of(&self, range: std::ops::Range<usize>) -> Option<(f64, usize)> {
+        let mut best: Option<(f64, f64, usize)> = None;
+        for index in range {
+            let reduced = self.reduced_cost(index);
+            let relative = reduced / self.columns[index].cost.max(TOLERANCE);
+            if relative < -TOLERANCE && best.is_none_or(|(least, ..)| relative < least) {
+                best = Some((relative, reduced, index));
             }
-        };
-        for (index, column) in self.columns.iter().enumerate() {
-            let value: f64 = column.entries.iter().map(|(row, amount)| duals[*row as usize] * amount).sum();
-            // Relative to the cost, so that dear columns do not win by their size alone.
-            consider((column.cost - value) / column.cost.max(TOLERANCE), index);
         }
-        for (row, dual) in duals.iter().enumerate() {
-            if *dual < -TOLERANCE {
-                consider(*dual, SURPLUS + row);
-            }
-        }
-        best.map(|(_, column)| column)
+        best.map(|(_, reduced, index)| (reduced, index))
     }
 
     /// Brings a column into the basis; false if nothing can leave.
-    fn pivot(&mut self, entering: usize) -> bool {
+    fn pivot(&mut self, entering: usize, reduced: f64) -> bool {
         let rows = self.rows;
         let direction: Vec<f64> = (0..rows)
             .map(|position| {
@@ -136,6 +157,8 @@ impl Cover {
             row.iter_mut().zip(&pivot_row).for_each(|(entry, p)| *entry -= step * p);
             self.values[other] = (self.values[other] - step * ratio).max(0.0);
         }
+        // A surplus column is the negative of a unit column, hence its reduced cost is the dual itself.
+        self.duals.iter_mut().zip(&pivot_row).for_each(|(dual, entry)| *dual += reduced * entry);
         self.inverse[position * rows..(position + 1) * rows].copy_from_slice(&pivot_row);
         self.values[position] = ratio;
         self.basis[position] = entering;

@@ -82,9 +82,9 @@ impl<'w> State<'w> {
         for item in &bin.items {
             let variant = self.variant(item.demand, item.rung);
             let agreed = variant.asked.iter().find_map(|set| {
-                world.reach(*set, pool).filter(|own| {
-                    bin.reach.rows.within(&own.rows) && bin.reach.cells.within(&own.cells)
-                })
+                world
+                    .reach(*set, pool)
+                    .filter(|own| bin.reach.rows.within(&own.rows) && bin.reach.cells.within(&own.cells))
             });
             let Some(own) = agreed else { return };
             reach.rows.keep(&own.rows);

@@ -5,102 +5,193 @@ use super::knapsack;
 use super::problem::{KindId, Load, Problem};
 use crate::bound::simplex::{Column, Cover};
 
-/// Sizes beyond this make the linear programme too slow; resource prices must do.
-const MOST_SIZES: usize = 320;
-const MOST_ROUNDS: usize = 400;
+/// Sizes beyond this make the linear programme too slow; resource prices must do. More where a close bound is wanted.
+const MOST_SIZES: usize = 100;
+const MOST_SIZES_EXACT: usize = 320;
+/// Pairs of size and kind looked at while searching for loads; more would rarely change the mix.
+const MOST_WORK: usize = 8_000_000;
+/// The bound is close enough to the cost of the mix.
+const CLOSE: f64 = 0.008;
 
 pub(crate) struct Priced {
     /// What one pod of each size should cost, in micro-dollars an hour.
     pub(crate) value: Vec<f64>,
     /// Loads in the optimal mix, and how often each.
     pub(crate) mix: Vec<(Load, f64)>,
+    /// Loads that are worth nearly what they cost, best first.
+    pub(crate) good: Vec<Load>,
     /// No packing costs less.
     pub(crate) bound: i64,
 }
 
-/// `exact`: also prove that no better load exists, for a bound that is close.
-pub(crate) fn price(problem: &Problem, exact: bool, keep_going: &(dyn Fn() -> bool + Sync)) -> Priced {
-    let (resource_value, resource_bound) = resource_prices(problem);
-    if problem.sizes.len() > MOST_SIZES {
-        return Priced { value: resource_value, mix: Vec::new(), bound: resource_bound };
-    }
-    let mut loads: Vec<Load> = Vec::new();
-    let mut start = Vec::new();
-    for (size, data) in problem.sizes.iter().enumerate() {
-        let (kind, count) = best_alone(problem, size);
-        start.push(Column { cost: problem.kinds[kind as usize].price.max(1) as f64, entries: vec![(size as u32, f64::from(count))] });
-        loads.push(Load { kind, content: vec![(size as u32, count.min(data.count))] });
-    }
-    let need: Vec<f64> = problem.sizes.iter().map(|s| f64::from(s.count)).collect();
-    let mut lp = Cover::new(&need, start);
-    let all: Vec<u32> = problem.sizes.iter().map(|s| s.count).collect();
-    let mut scratch = Scratch::default();
-    let mut bound = resource_bound;
-    let mut order: Vec<KindId> = (0..problem.kinds.len() as KindId).collect();
-    let first = add_fills(problem, &mut lp, &mut loads, &order, &all, &resource_value, f64::NEG_INFINITY, &mut scratch);
-    debug_assert!(first <= order.len());
-    let mut exact_rounds = 0;
-    for _ in 0..MOST_ROUNDS {
-        lp.optimise(4 * problem.sizes.len() + 50);
-        let duals = lp.duals();
-        // Kinds that just gave a column are likely to give another.
-        let found = add_fills(problem, &mut lp, &mut loads, &order, &all, &duals, 1e-6, &mut scratch);
-        if found > 0 && keep_going() {
-            continue;
-        }
-        if !exact || exact_rounds > 40 || !keep_going() {
-            bound = bound.max(knapsack::certify(problem, &duals, &need));
-            break;
-        }
-        exact_rounds += 1;
-        let (certified, better) = knapsack::search(problem, &duals, &need);
-        bound = bound.max(certified);
-        if better.is_empty() {
-            break;
-        }
-        for load in better {
-            add(problem, &mut lp, &mut loads, load);
-        }
-    }
-    order.clear();
-    let value = lp.duals().iter().map(|d| d.max(0.0)).collect();
-    let mix = lp.solution().into_iter().map(|(column, times)| (loads[column].clone(), times)).collect();
-    Priced { value, mix, bound }
+/// How close a bound is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Proof {
+    /// Whatever falls off.
+    None,
+    /// From the values that were found, without a search for loads that would refute them.
+    Quick,
+    /// Also prove that no better load exists.
+    Exact,
 }
 
-fn add(problem: &Problem, lp: &mut Cover, loads: &mut Vec<Load>, load: Load) {
+pub(crate) fn price(problem: &Problem, proof: Proof, keep_going: &(dyn Fn() -> bool + Sync)) -> Priced {
+    let exact = proof == Proof::Exact;
+    let most_sizes = if exact { MOST_SIZES_EXACT } else { MOST_SIZES };
+    if problem.sizes.len() > most_sizes {
+        let (easier, belongs) = problem.eased();
+        if easier.sizes.len() < problem.sizes.len() && easier.sizes.len() <= most_sizes {
+            let priced = price(&easier, proof, keep_going);
+            let value = belongs.iter().map(|size| priced.value[*size as usize]).collect();
+            return Priced { value, mix: Vec::new(), good: Vec::new(), bound: priced.bound };
+        }
+    }
+    let (resource_value, resource_bound) = resource_prices(problem);
+    if problem.sizes.len() > most_sizes {
+        return Priced { value: resource_value, mix: Vec::new(), good: Vec::new(), bound: resource_bound };
+    }
+    let need: Vec<f64> = problem.sizes.iter().map(|s| f64::from(s.count)).collect();
+    let all: Vec<u32> = problem.sizes.iter().map(|s| s.count).collect();
+    let (mut lp, mut loads) = start(problem, &need);
+    let mut scratch = Scratch::default();
+    let mut bound = resource_bound;
+    let mut pricing = Pricing::new(problem);
+    pricing.add_fills(problem, &mut lp, &mut loads, &all, &resource_value, f64::NEG_INFINITY, &mut scratch);
+    let most_work = if exact { MOST_WORK } else { MOST_WORK / 4 };
+    let (mut work, mut last) = (0, f64::INFINITY);
+    let mut stalled = 0;
+    loop {
+        lp.optimise(4 * problem.sizes.len() + 50);
+        let duals = lp.duals();
+        let cost: f64 = duals.iter().zip(&need).map(|(d, n)| d * n).sum();
+        stalled = if cost < last * (1.0 - 1e-4) { 0 } else { stalled + 1 };
+        last = cost;
+        let done = work > most_work || stalled > 12 || !keep_going();
+        let found = if done {
+            0
+        } else {
+            pricing.add_fills(problem, &mut lp, &mut loads, &all, &duals, 1e-3, &mut scratch)
+        };
+        work += pricing.asked * problem.sizes.len();
+        if found > 0 {
+            continue;
+        }
+        if proof == Proof::Quick {
+            bound = bound.max(knapsack::certify(problem, &duals, &need));
+        }
+        if !exact {
+            break;
+        }
+        if !done {
+            work += 2 * problem.kinds.len() * problem.sizes.len();
+            let better = knapsack::rounded(problem, &duals);
+            if !better.is_empty() {
+                better.into_iter().for_each(|load| add(problem, &mut lp, &mut loads, load));
+                continue;
+            }
+        }
+        let (certified, better) = knapsack::search(problem, &duals, &need);
+        bound = bound.max(certified);
+        work += 4 * problem.kinds.len() * problem.sizes.len();
+        if done || better.is_empty() || bound as f64 > cost * (1.0 - CLOSE) {
+            break;
+        }
+        better.into_iter().for_each(|load| add(problem, &mut lp, &mut loads, load));
+    }
+    let value: Vec<f64> = lp.duals().iter().zip(&resource_value).map(|(d, r)| d.max(0.05 * r)).collect();
+    let mix = lp.solution().into_iter().map(|(column, times)| (loads[column].clone(), times)).collect();
+    let good = good_loads(problem, &value, loads);
+    Priced { value, mix, good, bound }
+}
+
+fn good_loads(problem: &Problem, value: &[f64], loads: Vec<Load>) -> Vec<Load> {
+    let ratio = |load: &Load| {
+        let worth: f64 = load.content.iter().map(|(s, n)| value[*s as usize] * f64::from(*n)).sum();
+        worth / problem.kinds[load.kind as usize].price.max(1) as f64
+    };
+    let mut ranked: Vec<(f64, Load)> =
+        loads.into_iter().map(|l| (ratio(&l), l)).filter(|(r, _)| *r > 0.96).collect();
+    ranked.sort_by(|a, b| {
+        b.0.total_cmp(&a.0).then(a.1.kind.cmp(&b.1.kind)).then_with(|| a.1.content.cmp(&b.1.content))
+    });
+    ranked.dedup_by(|a, b| a.1 == b.1);
+    ranked.truncate(400);
+    ranked.into_iter().map(|(_, load)| load).collect()
+}
+
+/// A programme that starts with every size by itself.
+pub(crate) fn start(problem: &Problem, need: &[f64]) -> (Cover, Vec<Load>) {
+    let mut loads: Vec<Load> = Vec::new();
+    let mut columns = Vec::new();
+    for (size, data) in problem.sizes.iter().enumerate() {
+        let (kind, count) = best_alone(problem, size);
+        let cost = problem.kinds[kind as usize].price.max(1) as f64;
+        columns.push(Column { cost, entries: vec![(size as u32, f64::from(count))] });
+        loads.push(Load { kind, content: vec![(size as u32, count.min(data.count))] });
+    }
+    (Cover::new(need, columns), loads)
+}
+
+pub(crate) fn add(problem: &Problem, lp: &mut Cover, loads: &mut Vec<Load>, load: Load) {
     let entries = load.content.iter().map(|(s, n)| (*s, f64::from(*n))).collect();
     lp.add(Column { cost: problem.kinds[load.kind as usize].price.max(1) as f64, entries });
     loads.push(load);
 }
 
-/// Adds the fills that are worth more than they cost. Returns how many.
-#[allow(clippy::too_many_arguments, reason = "a step of the loop above, apart only for its name")]
-fn add_fills(
-    problem: &Problem,
-    lp: &mut Cover,
-    loads: &mut Vec<Load>,
-    order: &[KindId],
-    all: &[u32],
-    value: &[f64],
-    margin: f64,
-    scratch: &mut Scratch,
-) -> usize {
-    let mut found: Vec<(f64, Load)> = Vec::new();
-    for &kind in order {
-        let worth = fill(problem, kind, all, value, scratch);
-        let price = problem.kinds[kind as usize].price.max(1) as f64;
-        if worth > price * (1.0 + margin) && !scratch.content.is_empty() {
-            found.push((worth / price, Load { kind, content: scratch.content.clone() }));
+/// Looks for loads worth more than they cost. Kinds that gave one are likely to give another, so they are asked first, and a
+/// round ends once it has found a few.
+struct Pricing {
+    order: Vec<KindId>,
+    /// Kinds looked at in the last round.
+    asked: usize,
+}
+
+const ENOUGH: usize = 8;
+
+impl Pricing {
+    fn new(problem: &Problem) -> Self {
+        Self { order: (0..problem.kinds.len() as KindId).collect(), asked: 0 }
+    }
+
+    /// Returns how many were added.
+    #[allow(clippy::too_many_arguments, reason = "a step of the loop above, apart only for its name")]
+    fn add_fills(
+        &mut self,
+        problem: &Problem,
+        lp: &mut Cover,
+        loads: &mut Vec<Load>,
+        all: &[u32],
+        value: &[f64],
+        margin: f64,
+        scratch: &mut Scratch,
+    ) -> usize {
+        let mut found: Vec<(f64, usize, Load)> = Vec::new();
+        let mut asked = 0;
+        for (index, &kind) in self.order.iter().enumerate() {
+            asked = index + 1;
+            let worth = fill(problem, kind, all, value, scratch);
+            let price = problem.kinds[kind as usize].price.max(1) as f64;
+            if worth > price * (1.0 + margin) && !scratch.content.is_empty() {
+                found.push((worth / price, index, Load { kind, content: scratch.content.clone() }));
+                if found.len() >= ENOUGH && margin > 0.0 {
+                    break;
+                }
+            }
         }
+        self.asked = asked;
+        // Those that were asked in vain go to the end of the queue.
+        let fruitful: Vec<usize> = found.iter().map(|(_, index, _)| *index).collect();
+        let mut next: Vec<KindId> = fruitful.iter().map(|i| self.order[*i]).collect();
+        next.extend(&self.order[asked..]);
+        next.extend((0..asked).filter(|i| !fruitful.contains(i)).map(|i| self.order[i]));
+        self.order = next;
+        found.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.2.kind.cmp(&b.2.kind)));
+        let count = found.len();
+        for (_, _, load) in found {
+            add(problem, lp, loads, load);
+        }
+        count
     }
-    found.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.kind.cmp(&b.1.kind)));
-    found.truncate(12);
-    let count = found.len();
-    for (_, load) in found {
-        add(problem, lp, loads, load);
-    }
-    count
 }
 
 /// The kind in which pods of one size alone are cheapest, and how many it holds.
@@ -138,7 +229,10 @@ pub(crate) fn resource_prices(problem: &Problem) -> (Vec<f64>, i64) {
             each(*a).total_cmp(&each(*b))
         });
         let Some(kind) = best else { return (vec![0.0; problem.sizes.len()], 0) };
-        start.push(Column { cost: problem.kinds[kind].price.max(1) as f64, entries: vec![(row as u32, part(kind, dim))] });
+        start.push(Column {
+            cost: problem.kinds[kind].price.max(1) as f64,
+            entries: vec![(row as u32, part(kind, dim))],
+        });
     }
     let mut lp = Cover::new(&need, start);
     for kind in 0..problem.kinds.len() {
@@ -152,11 +246,7 @@ pub(crate) fn resource_prices(problem: &Problem) -> (Vec<f64>, i64) {
     }
     // Rounding must not make a kind worth more than its price.
     let worth = |room: &[i64]| room.iter().zip(&price).map(|(r, p)| *r as f64 * p).sum::<f64>();
-    let over = problem
-        .kinds
-        .iter()
-        .map(|k| worth(&k.room) / k.price.max(1) as f64)
-        .fold(1.0_f64, f64::max);
+    let over = problem.kinds.iter().map(|k| worth(&k.room) / k.price.max(1) as f64).fold(1.0_f64, f64::max);
     let value: Vec<f64> = problem
         .sizes
         .iter()

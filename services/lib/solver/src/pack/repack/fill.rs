@@ -5,43 +5,69 @@ use smallvec::SmallVec;
 use super::problem::{KindId, Problem, SizeId};
 
 /// Fills a node of the kind with what is left, taking again and again the size with the most value for the share of the
-/// remaining room that it needs. `left` is not changed. Returns the value and the content.
-pub(crate) fn fill(problem: &Problem, kind: KindId, left: &[u32], value: &[f64], scratch: &mut Scratch) -> f64 {
-    let data = &problem.kinds[kind as usize];
-    let dims = data.room.len();
-    scratch.start(&data.room);
+/// remaining room that it needs. `left` is not changed. Returns the value; the content is in the scratch.
+pub(crate) fn fill(
+    problem: &Problem,
+    kind: KindId,
+    left: &[u32],
+    value: &[f64],
+    scratch: &mut Scratch,
+) -> f64 {
+    scratch.start(&problem.kinds[kind as usize].room);
+    extend(problem, kind, left, value, scratch)
+}
+
+/// Goes on filling what is in the scratch. Returns the value that was added.
+pub(crate) fn extend(
+    problem: &Problem,
+    kind: KindId,
+    left: &[u32],
+    value: &[f64],
+    scratch: &mut Scratch,
+) -> f64 {
+    scratch.open.clear();
+    for &size in &problem.accepts[kind as usize] {
+        if left[size as usize] > 0 && value[size as usize] > 0.0 {
+            scratch.open.push(size);
+        }
+    }
     let mut total = 0.0;
-    let mut open: SmallVec<[SizeId; 64]> =
-        problem.accepts[kind as usize].iter().copied().filter(|s| left[*s as usize] > 0 && value[*s as usize] > 0.0).collect();
     loop {
-        let mut best: Option<(f64, usize, u32)> = None;
+        let mut best: Option<(f64, usize)> = None;
         let mut index = 0;
-        while index < open.len() {
-            let size = open[index];
-            let data = &problem.sizes[size as usize];
-            let most = scratch.most(problem, size, left[size as usize]);
-            if most == 0 {
-                open.swap_remove(index);
+        while index < scratch.open.len() {
+            let size = scratch.open[index];
+            let request = &problem.sizes[size as usize].request;
+            let mut share = 0.0;
+            let mut fits = true;
+            for ((want, room), scale) in request.iter().zip(&scratch.room).zip(&scratch.scale) {
+                fits &= want <= room;
+                share += *want as f64 * scale;
+            }
+            if !fits {
+                scratch.open.swap_remove(index);
                 continue;
             }
-            let mut share = 0.0;
-            for dim in 0..dims {
-                if data.request[dim] > 0 {
-                    share += data.request[dim] as f64 * scratch.scale[dim];
-                }
-            }
             let density = value[size as usize] / share;
-            if best.is_none_or(|(d, i, _)| density > d || (density == d && size < open[i])) {
-                best = Some((density, index, most));
+            if best.is_none_or(|(d, i)| density > d || (density == d && size < scratch.open[i])) {
+                best = Some((density, index));
             }
             index += 1;
         }
-        let Some((_, index, most)) = best else { break };
-        let size = open[index];
+        let Some((_, index)) = best else { break };
+        let size = scratch.open[index];
+        let most = scratch.most(problem, size, left[size as usize]);
+        if most == 0 {
+            scratch.open.swap_remove(index);
+            continue;
+        }
         // A part at a time: as room of one resource goes, another size becomes the better one.
-        let take = most.div_ceil(4);
+        let take = most.div_ceil(3);
         total += value[size as usize] * f64::from(take);
         scratch.take(problem, size, take);
+        if take == most {
+            scratch.open.swap_remove(index);
+        }
     }
     total
 }
@@ -51,8 +77,9 @@ pub(crate) fn fill(problem: &Problem, kind: KindId, left: &[u32], value: &[f64],
 pub(crate) struct Scratch {
     room: SmallVec<[i64; 4]>,
     whole: SmallVec<[i64; 4]>,
-    /// One over the room that is left, weighted so that a resource that runs out becomes dear.
+    /// One over the room that is left, so that a resource that runs out becomes dear.
     scale: SmallVec<[f64; 4]>,
+    open: Vec<SizeId>,
     pub(crate) content: Vec<(SizeId, u32)>,
     exclusions: SmallVec<[(u32, u32); 4]>,
 }
@@ -67,8 +94,12 @@ impl Scratch {
     }
 
     fn rescale(&mut self) {
-        self.scale =
-            self.room.iter().zip(&self.whole).map(|(left, whole)| 1.0 / ((*left).max(1) as f64 + 0.02 * *whole as f64)).collect();
+        self.scale = self
+            .room
+            .iter()
+            .zip(&self.whole)
+            .map(|(left, whole)| 1.0 / ((*left).max(1) as f64 + 0.02 * *whole as f64))
+            .collect();
     }
 
     pub(crate) fn most(&self, problem: &Problem, size: SizeId, left: u32) -> u32 {

@@ -1,7 +1,8 @@
 //! Improving a packing: a few nodes are emptied and packed again, and the result is kept if it is cheaper.
 
 use super::construct::complete;
-use super::problem::{Load, Problem};
+use super::fill::{Scratch, fill};
+use super::problem::{KindId, Load, Problem};
 
 /// Deterministic stand-in for chance: which nodes are tried together.
 struct Sequence(u64);
@@ -13,10 +14,26 @@ impl Sequence {
     }
 }
 
+/// Kinds that are in use, or that could hold nearly their price in value.
+fn useful_kinds(problem: &Problem, value: &[f64], loads: &[Load]) -> Vec<KindId> {
+    let all: Vec<u32> = problem.sizes.iter().map(|s| s.count).collect();
+    let mut scratch = Scratch::default();
+    let mut used = vec![false; problem.kinds.len()];
+    loads.iter().for_each(|l| used[l.kind as usize] = true);
+    let mut useful = |kind: &KindId| {
+        used[*kind as usize] || {
+            let worth = fill(problem, *kind, &all, value, &mut scratch);
+            worth >= 0.85 * problem.kinds[*kind as usize].price as f64
+        }
+    };
+    (0..problem.kinds.len() as KindId).filter(|k| useful(k)).collect()
+}
+
 /// `rounds` attempts. Returns the cheaper packing.
 pub(crate) fn improve(
     problem: &Problem,
     value: &[f64],
+    good: &[Load],
     mut loads: Vec<Load>,
     rounds: usize,
     keep_going: &(dyn Fn() -> bool + Sync),
@@ -26,6 +43,7 @@ pub(crate) fn improve(
         load.content.iter().map(|(s, n)| value[*s as usize] * f64::from(*n)).sum::<f64>()
             / problem.kinds[load.kind as usize].price.max(1) as f64
     };
+    let kinds = useful_kinds(problem, value, &loads);
     let mut left = vec![0_u32; problem.sizes.len()];
     for round in 0..rounds {
         if loads.len() < 2 || (round % 16 == 0 && !keep_going()) {
@@ -38,7 +56,8 @@ pub(crate) fn improve(
         let some = 2 + round % 5;
         while taken.len() < some.min(loads.len()) {
             let bad = taken.len() < 1 + some / 2;
-            let pick = if bad { order[chance.below(order.len().min(8))].1 } else { chance.below(loads.len()) };
+            let pick =
+                if bad { order[chance.below(order.len().min(8))].1 } else { chance.below(loads.len()) };
             if !taken.contains(&pick) {
                 taken.push(pick);
             } else if bad && taken.len() >= order.len().min(8) {
@@ -55,7 +74,8 @@ pub(crate) fn improve(
         let tilt = 1.0 + 0.15 * (chance.below(5) as f64 - 2.0);
         let tilted: Vec<f64> = value.iter().map(|v| v.powf(tilt)).collect();
         let mut fresh = Vec::new();
-        complete(problem, &tilted, &mut left, &mut fresh);
+        let known = if round % 2 == 0 { good } else { &[] };
+        complete(problem, &kinds, &tilted, known, &mut left, &mut fresh);
         let done = left.iter().all(|n| *n == 0);
         left.fill(0);
         if done && (problem.cost(&fresh), fresh.len()) < (before, taken.len()) {

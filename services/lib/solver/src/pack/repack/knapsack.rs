@@ -3,10 +3,16 @@
 //! For any non-negative prices of resources, a node holds at most what its room is worth plus what each pod is worth beyond
 //! the resources that it takes. Good prices make that bound tight; branching closes the rest.
 
+use super::fill::{Scratch, extend};
 use super::problem::{KindId, Load, Problem, SizeId};
+use crate::bound::fractional::{self, Cut, Item};
 
-/// Steps of branching per kind.
-const MOST_STEPS: u32 = 4_000;
+/// Steps of branching per kind, and in one search over all kinds.
+const MOST_STEPS: u32 = 20_000;
+const MOST_STEPS_IN_ALL: u32 = 200_000;
+
+/// How much more than its price a load may hold without being looked for: finding the last of them takes most of the time.
+const SLACK: f64 = 0.006;
 
 /// Rounds a bound down, well beyond floating-point error.
 pub(crate) fn cautious(total: f64) -> i64 {
@@ -27,16 +33,19 @@ pub(crate) fn certify(problem: &Problem, values: &[f64], need: &[f64]) -> i64 {
 /// As [`certify`], branching where the bound alone does not do. Also returns loads worth more than they cost, if any.
 pub(crate) fn search(problem: &Problem, values: &[f64], need: &[f64]) -> (i64, Vec<Load>) {
     let mut over = 1.0_f64;
+    let mut steps = 0;
     let mut better: Vec<(f64, Load)> = Vec::new();
     for kind in 0..problem.kinds.len() as KindId {
         let price = problem.kinds[kind as usize].price.max(1) as f64;
         let mut bounded = Bounded::new(problem, kind, values);
         let root = bounded.root();
-        if root <= price * (1.0 + 1e-6) {
+        if root <= price * (1.0 + SLACK) {
             over = over.max(root / price);
             continue;
         }
+        bounded.most_steps = MOST_STEPS.min(MOST_STEPS_IN_ALL.saturating_sub(steps));
         let most = bounded.branch(price);
+        steps += bounded.steps;
         over = over.max(most / price);
         if bounded.best > price * (1.0 + 1e-6) {
             better.push((bounded.best / price, Load { kind, content: bounded.best_content() }));
@@ -48,18 +57,66 @@ pub(crate) fn search(problem: &Problem, values: &[f64], need: &[f64]) -> (i64, V
     (cautious(total / over), better.into_iter().map(|(_, load)| load).collect())
 }
 
+/// Loads worth more than they cost, from cut pods rounded down and what still fits beside them: large nodes lose little by that.
+pub(crate) fn rounded(problem: &Problem, values: &[f64]) -> Vec<Load> {
+    let all: Vec<u32> = problem.sizes.iter().map(|s| s.count).collect();
+    let mut scratch = Scratch::default();
+    let mut found: Vec<(f64, Load)> = Vec::new();
+    for kind in 0..problem.kinds.len() as KindId {
+        let price = problem.kinds[kind as usize].price.max(1) as f64;
+        let items = items_of(problem, kind, values);
+        let cut = cut(problem, &problem.kinds[kind as usize].room, &items, None);
+        scratch.start(&problem.kinds[kind as usize].room);
+        let mut order: Vec<(f64, usize)> = cut.amounts.iter().enumerate().map(|(i, n)| (*n, i)).collect();
+        order.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        let mut worth = 0.0;
+        for (amount, index) in order {
+            let (size, _, value) = items[index];
+            let take = (amount + 1e-6).floor() as u32;
+            let take = take.min(scratch.most(problem, size, all[size as usize]));
+            if take > 0 {
+                scratch.take(problem, size, take);
+                worth += value * f64::from(take);
+            }
+        }
+        worth += extend(problem, kind, &all, values, &mut scratch);
+        if worth > price * (1.0 + 1e-4) {
+            found.push((worth / price, Load { kind, content: scratch.content.clone() }));
+        }
+    }
+    found.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.kind.cmp(&b.1.kind)));
+    found.truncate(20);
+    found.into_iter().map(|(_, load)| load).collect()
+}
+
+/// Sizes worth anything that go into the kind, with the most of each that could go in alone.
+fn items_of(problem: &Problem, kind: KindId, values: &[f64]) -> Vec<(SizeId, u32, f64)> {
+    let room = &problem.kinds[kind as usize].room[..];
+    let mut items: Vec<(SizeId, u32, f64)> = Vec::new();
+    for &size in &problem.accepts[kind as usize] {
+        let data = &problem.sizes[size as usize];
+        let most = crate::dims::times(&data.request, room).min(data.cap).min(data.count);
+        if most > 0 && values[size as usize] > 0.0 {
+            items.push((size, most, values[size as usize]));
+        }
+    }
+    items
+}
+
 struct Bounded<'a> {
     problem: &'a Problem,
     room: &'a [i64],
     /// Sizes worth anything, best first, with the most of each that could go in alone.
     items: Vec<(SizeId, u32, f64)>,
-    prices: Vec<f64>,
-    /// Sum over the items from an index on of what they are worth beyond their resources.
-    suffix: Vec<f64>,
+    /// Several sets of resource prices; each gives a bound, and the least counts.
+    price_sets: Vec<Vec<f64>>,
+    /// By price set: sum over the items from an index on of what they are worth beyond their resources.
+    suffixes: Vec<Vec<f64>>,
     best: f64,
     chosen: Vec<u32>,
     best_chosen: Vec<u32>,
     steps: u32,
+    most_steps: u32,
     /// The largest bound of a branch that was given up.
     open: f64,
 }
@@ -67,52 +124,56 @@ struct Bounded<'a> {
 impl<'a> Bounded<'a> {
     fn new(problem: &'a Problem, kind: KindId, values: &[f64]) -> Self {
         let room = &problem.kinds[kind as usize].room[..];
-        let mut items: Vec<(SizeId, u32, f64)> = Vec::new();
-        for &size in &problem.accepts[kind as usize] {
-            let data = &problem.sizes[size as usize];
-            let most = crate::dims::times(&data.request, room).min(data.cap).min(data.count);
-            if most > 0 && values[size as usize] > 0.0 {
-                items.push((size, most, values[size as usize]));
+        let items = items_of(problem, kind, values);
+        let mut price_sets = vec![good_prices(problem, room, &items, None)];
+        price_sets.extend(
+            (0..room.len()).filter(|d| room[*d] > 0).map(|d| good_prices(problem, room, &items, Some(d))),
+        );
+        let main = &price_sets[0];
+        let density =
+            |i: &(SizeId, u32, f64)| i.2 / worth(&problem.sizes[i.0 as usize].request, main).max(1e-12);
+        let mut order: Vec<(f64, (SizeId, u32, f64))> = items.iter().map(|i| (density(i), *i)).collect();
+        order.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.0.cmp(&b.1.0)));
+        let items: Vec<(SizeId, u32, f64)> = order.into_iter().map(|(_, i)| i).collect();
+        let suffix = |prices: &Vec<f64>| {
+            let mut out = vec![0.0; items.len() + 1];
+            for (index, (size, most, value)) in items.iter().enumerate().rev() {
+                let beyond = (value - worth(&problem.sizes[*size as usize].request, prices)).max(0.0);
+                out[index] = out[index + 1] + f64::from(*most) * beyond;
             }
-        }
-        let prices = good_prices(problem, room, &items);
-        let mut out = Self {
+            out
+        };
+        let suffixes = price_sets.iter().map(suffix).collect();
+        Self {
             problem,
             room,
+            chosen: vec![0; items.len()],
             items,
-            prices,
-            suffix: Vec::new(),
+            price_sets,
+            suffixes,
             best: 0.0,
-            chosen: Vec::new(),
             best_chosen: Vec::new(),
             steps: 0,
+            most_steps: MOST_STEPS,
             open: 0.0,
-        };
-        let density = |i: &(SizeId, u32, f64)| i.2 / out.resources(i.0).max(1e-12);
-        let mut order: Vec<(f64, (SizeId, u32, f64))> = out.items.iter().map(|i| (density(i), *i)).collect();
-        order.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.0.cmp(&b.1.0)));
-        out.items = order.into_iter().map(|(_, i)| i).collect();
-        out.suffix = vec![0.0; out.items.len() + 1];
-        for index in (0..out.items.len()).rev() {
-            let (size, most, value) = out.items[index];
-            out.suffix[index] = out.suffix[index + 1] + f64::from(most) * (value - out.resources(size)).max(0.0);
         }
-        out.chosen = vec![0; out.items.len()];
-        out
     }
 
-    fn resources(&self, size: SizeId) -> f64 {
-        worth(&self.problem.sizes[size as usize].request, &self.prices)
+    /// The most that can still be added to what is left of the room, from an item on.
+    fn beyond(&self, index: usize, left: &[i64]) -> f64 {
+        let bounds =
+            self.price_sets.iter().zip(&self.suffixes).map(|(prices, s)| worth(left, prices) + s[index]);
+        bounds.fold(f64::INFINITY, f64::min)
     }
 
     fn root(&self) -> f64 {
-        worth(self.room, &self.prices) + self.suffix[0]
+        self.beyond(0, self.room)
     }
 
     /// Searches; the result is an upper bound of what the kind can hold.
     fn branch(&mut self, price: f64) -> f64 {
-        // Loads worth no more than the price are of no interest.
-        let floor = price * (1.0 + 1e-6);
+        // Loads worth no more than this are of no interest.
+        let floor = price * (1.0 + SLACK);
         let mut left = self.room.to_vec();
         self.step(0, &mut left, 0.0, floor);
         self.best.max(self.open).max(floor.min(self.root()))
@@ -123,32 +184,34 @@ impl<'a> Bounded<'a> {
             self.best = value;
             self.best_chosen = self.chosen.clone();
         }
-        let bound = value + worth(left, &self.prices) + self.suffix[index.min(self.items.len())];
-        if index >= self.items.len() || bound <= self.best.max(floor) {
+        if index >= self.items.len() {
+            return;
+        }
+        let bound = value + self.beyond(index, left);
+        if bound <= self.best.max(floor) {
             return;
         }
         self.steps += 1;
-        if self.steps > MOST_STEPS {
+        if self.steps > self.most_steps {
             self.open = self.open.max(bound);
             return;
         }
         let (size, most, each) = self.items[index];
-        let request = self.problem.sizes[size as usize].request.clone();
+        let data = &self.problem.sizes[size as usize];
         let taken = |exclusion: u32| -> u32 {
             let same = |i: &(SizeId, u32, f64)| self.problem.sizes[i.0 as usize].exclusion == Some(exclusion);
             self.items.iter().zip(&self.chosen).filter(|(i, _)| same(i)).map(|(_, n)| *n).sum()
         };
-        let data = &self.problem.sizes[size as usize];
         let free = data.exclusion.map_or(u32::MAX, |e| data.cap.saturating_sub(taken(e)));
-        let fits = crate::dims::times(&request, left).min(most).min(free);
+        let fits = crate::dims::times(&data.request, left).min(most).min(free);
         for count in (0..=fits).rev() {
-            for (room, want) in left.iter_mut().zip(&request) {
+            for (room, want) in left.iter_mut().zip(&data.request) {
                 *room -= want * i64::from(count);
             }
             self.chosen[index] = count;
             self.step(index + 1, left, value + each * f64::from(count), floor);
             self.chosen[index] = 0;
-            for (room, want) in left.iter_mut().zip(&request) {
+            for (room, want) in left.iter_mut().zip(&data.request) {
                 *room += want * i64::from(count);
             }
         }
@@ -163,39 +226,39 @@ fn worth(amounts: &[i64], prices: &[f64]) -> f64 {
     amounts.iter().zip(prices).map(|(a, p)| *a as f64 * p).sum()
 }
 
-/// Resource prices that make the bound small: for each resource in turn the best price with the others fixed.
-fn good_prices(problem: &Problem, room: &[i64], items: &[(SizeId, u32, f64)]) -> Vec<f64> {
-    let dims = room.len();
-    let mut prices = vec![0.0; dims];
-    for _ in 0..4 {
-        for dim in 0..dims {
-            if room[dim] <= 0 {
-                continue;
-            }
-            // The bound is piecewise linear in one price, with corners where a size stops paying for its resources.
-            let mut corners: Vec<(f64, f64)> = Vec::new();
-            for (size, most, value) in items {
-                let request = &problem.sizes[*size as usize].request;
-                if request[dim] == 0 {
-                    continue;
-                }
-                let rest = worth(request, &prices) - request[dim] as f64 * prices[dim];
-                let corner = (value - rest) / request[dim] as f64;
-                if corner > 0.0 {
-                    corners.push((corner, request[dim] as f64 * f64::from(*most)));
-                }
-            }
-            corners.sort_by(|a, b| b.0.total_cmp(&a.0));
-            let mut filled = 0.0;
-            prices[dim] = 0.0;
-            for (corner, amount) in corners {
-                filled += amount;
-                if filled >= room[dim] as f64 {
-                    prices[dim] = corner;
-                    break;
-                }
-            }
-        }
+/// Resource prices that make the bound small.
+fn good_prices(
+    problem: &Problem,
+    room: &[i64],
+    items: &[(SizeId, u32, f64)],
+    only: Option<usize>,
+) -> Vec<f64> {
+    let used: Vec<usize> = used_dims(room, only);
+    let mut prices = vec![0.0; room.len()];
+    for (price, dim) in cut(problem, room, items, only).prices.into_iter().zip(&used) {
+        prices[*dim] = price / room[*dim] as f64;
     }
     prices
+}
+
+fn used_dims(room: &[i64], only: Option<usize>) -> Vec<usize> {
+    (0..room.len()).filter(|d| room[*d] > 0 && only.is_none_or(|o| o == *d)).collect()
+}
+
+/// The problem with pods that can be cut, for all resources or as if only one were scarce.
+fn cut(problem: &Problem, room: &[i64], items: &[(SizeId, u32, f64)], only: Option<usize>) -> Cut {
+    let dims = used_dims(room, only);
+    let shares: Vec<f64> = items
+        .iter()
+        .flat_map(|(size, ..)| {
+            let request = &problem.sizes[*size as usize].request;
+            dims.iter().map(move |d| request[*d] as f64 / room[*d] as f64)
+        })
+        .collect();
+    let cut: Vec<Item<'_>> = items
+        .iter()
+        .zip(shares.chunks(dims.len().max(1)))
+        .map(|((_, most, value), request)| Item { value: *value, request, most: f64::from(*most) })
+        .collect();
+    fractional::solve(&cut, dims.len())
 }

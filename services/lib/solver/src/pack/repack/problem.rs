@@ -72,7 +72,9 @@ impl Problem {
         let extent = Extent::of(asks, world.dims.len());
         let mut kinds: Vec<(Kind, Bits)> = Vec::new();
         for (pool, cells) in &cell_sets {
-            kinds.extend(kinds_of(world, *pool, cells, &row_sets, &extent).into_iter().map(|k| (k, cells.clone())));
+            kinds.extend(
+                kinds_of(world, *pool, cells, &row_sets, &extent).into_iter().map(|k| (k, cells.clone())),
+            );
         }
         let mut sizes: Vec<Size> = Vec::new();
         let mut index: FxHashMap<(SmallVec<[i64; 4]>, u32, Option<u32>, Bits), SizeId> = FxHashMap::default();
@@ -106,6 +108,38 @@ impl Problem {
             .map(|kind| (0..sizes.len() as u32).filter(|s| sizes[*s as usize].kinds.has(kind)).collect())
             .collect();
         (Self { sizes, kinds: kinds.into_iter().map(|(kind, _)| kind).collect(), accepts }, size_of)
+    }
+
+    /// The easier problem in which pods of equal requests are alike, but for the rules that force the most nodes. Also says
+    /// which of its sizes each size belongs to. Its bounds hold here too.
+    pub(crate) fn eased(&self) -> (Self, Vec<SizeId>) {
+        let mut forced: FxHashMap<u32, u32> = FxHashMap::default();
+        for size in &self.sizes {
+            if let Some(exclusion) = size.exclusion {
+                *forced.entry(exclusion).or_default() += size.count.div_ceil(size.cap.max(1));
+            }
+        }
+        let most = forced.values().copied().max().unwrap_or(0);
+        let matters = |size: &Size| size.exclusion.filter(|e| forced[e].saturating_mul(4) >= most);
+        let mut index: FxHashMap<(&[i64], Option<u32>), SizeId> = FxHashMap::default();
+        let mut sizes: Vec<Size> = Vec::new();
+        let mut belongs = Vec::with_capacity(self.sizes.len());
+        for size in &self.sizes {
+            let next = sizes.len() as SizeId;
+            let exclusion = matters(size);
+            let id = *index.entry((&size.request, exclusion)).or_insert_with(|| {
+                let cap = if exclusion.is_some() { size.cap } else { u32::MAX };
+                sizes.push(Size { count: 0, cap, exclusion, ..size.clone() });
+                next
+            });
+            sizes[id as usize].count += size.count;
+            sizes[id as usize].kinds.add(&size.kinds);
+            belongs.push(id);
+        }
+        let accepts = (0..self.kinds.len())
+            .map(|kind| (0..sizes.len() as u32).filter(|s| sizes[*s as usize].kinds.has(kind)).collect())
+            .collect();
+        (Self { sizes, kinds: self.kinds.clone(), accepts }, belongs)
     }
 
     /// Every size has some kind.
@@ -164,7 +198,13 @@ impl Extent {
 }
 
 /// The rows of a pool worth having in some cells: those that no cheaper row replaces in every respect.
-fn kinds_of(world: &World, pool: usize, cells: &Bits, row_sets: &[(usize, Bits)], extent: &Extent) -> Vec<Kind> {
+fn kinds_of(
+    world: &World,
+    pool: usize,
+    cells: &Bits,
+    row_sets: &[(usize, Bits)],
+    extent: &Extent,
+) -> Vec<Kind> {
     let (data, table, dims) = (&world.pools[pool], world.table(pool), world.dims.len());
     let mut candidates: Vec<(i64, usize)> = Vec::new();
     for row in data.base.rows.iter() {

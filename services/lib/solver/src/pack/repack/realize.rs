@@ -59,6 +59,20 @@ impl Parts {
         Self { pieces, frozen }
     }
 
+    /// Nothing but price matters: no node is frozen, none that exists was used, no domain was decided, no pool was preferred
+    /// to another and no preference was in play. Then a bound of the packing bounds the whole plan.
+    pub(crate) fn are_everything(&self, state: &State<'_>) -> bool {
+        let pools = state.world.pools.iter().filter(|p| p.usable).count();
+        let policy = state.options.preferences;
+        self.frozen.is_empty()
+            && state.touched.is_empty()
+            && pools == 1
+            && self
+                .pieces
+                .iter()
+                .all(|p| p.choices.is_none() && state.class_of(p.demand).ladder(policy).len() == 1)
+    }
+
     pub(crate) fn problem(&self, state: &State<'_>) -> (Problem, Vec<SizeId>) {
         let asks: Vec<Ask<'_>> = self
             .pieces
@@ -103,7 +117,14 @@ impl Parts {
         left.iter().all(|n| *n == 0).then_some(state)
     }
 
-    fn load(&self, state: &mut State<'_>, problem: &Problem, load: &Load, by_size: &[Vec<usize>], left: &mut [u32]) {
+    fn load(
+        &self,
+        state: &mut State<'_>,
+        problem: &Problem,
+        load: &Load,
+        by_size: &[Vec<usize>],
+        left: &mut [u32],
+    ) {
         let kind = &problem.kinds[load.kind as usize];
         let mut only = Bits::new(state.world.table(kind.pool).len());
         only.set(kind.row);
@@ -121,10 +142,13 @@ impl Parts {
                 }
                 let choices = piece.choices.as_ref();
                 let placed = match bin {
-                    None => state.open_bought(piece.demand, piece.rung, piece.pool, have, choices).map_or(0, |(b, n)| {
-                        bin = Some(b);
-                        n
-                    }),
+                    None => state.open_bought(piece.demand, piece.rung, piece.pool, have, choices).map_or(
+                        0,
+                        |(b, n)| {
+                            bin = Some(b);
+                            n
+                        },
+                    ),
                     Some(bin) => {
                         match state.fit_bin(piece.demand, piece.rung, &state.bins[bin], have, choices, None) {
                             Some(fit) => {
@@ -161,7 +185,14 @@ impl Parts {
                 only.set(now.row);
                 only
             });
-            let fit = state.fit_bin(piece.demand, piece.rung, &state.bins[bin], *left, choices, same_price.as_ref());
+            let fit = state.fit_bin(
+                piece.demand,
+                piece.rung,
+                &state.bins[bin],
+                *left,
+                choices,
+                same_price.as_ref(),
+            );
             if let Some(fit) = fit {
                 *left -= fit.count;
                 state.commit(piece.demand, piece.rung, bin, fit);
@@ -188,7 +219,8 @@ fn is_frozen(state: &State<'_>, bin: &Bin) -> bool {
         || !world.pools[bin.pool].min_values.is_empty()
         || bin.items.iter().any(|item| {
             let (class, variant) = (state.class_of(item.demand), state.variant(item.demand, item.rung));
-            let keys = variant.domain_groups.iter().chain(&class.kept_from_domain).map(|g| world.topo_key_of(*g));
+            let keys =
+                variant.domain_groups.iter().chain(&class.kept_from_domain).map(|g| world.topo_key_of(*g));
             class.selected.iter().any(host_affinity)
                 || variant.host_groups.iter().any(host_affinity)
                 || keys.into_iter().any(|key| bin.domains[key] == NO_DOMAIN)
@@ -199,7 +231,8 @@ fn is_frozen(state: &State<'_>, bin: &Bin) -> bool {
 fn pins(state: &State<'_>, bin: &Bin, demand: DemandId, rung: u8) -> Vec<(TopoKeyId, DomainId)> {
     let (class, variant) = (state.class_of(demand), state.variant(demand, rung));
     let groups = variant.domain_groups.iter().chain(&class.kept_from_domain);
-    let mut out: Vec<_> = groups.map(|g| state.world.topo_key_of(*g)).map(|key| (key, bin.domains[key])).collect();
+    let mut out: Vec<_> =
+        groups.map(|g| state.world.topo_key_of(*g)).map(|key| (key, bin.domains[key])).collect();
     out.sort_unstable();
     out.dedup();
     out

@@ -1,0 +1,52 @@
+//! A new node belongs to a pool that may grow, lists types of that pool that can be launched, and is no wider than the pool.
+
+use std::collections::BTreeSet;
+
+use model::labels;
+
+use super::labels::within;
+use super::sites::{Cluster, Kind, Site};
+use super::violation::Violation;
+use crate::plan::NewNode;
+
+pub(super) fn check(cluster: &Cluster<'_>, found: &mut Vec<Violation>) {
+    for site in &cluster.sites {
+        if let Kind::New { node, pool: None } = site.kind {
+            found.push(Violation::UnknownPool { at: site.place.clone() });
+            check_list(site, node, found);
+        }
+    }
+    for (site, node, pool) in cluster.new_nodes() {
+        let at = || site.place.clone();
+        if pool.fixed_size {
+            found.push(Violation::FixedSizePool { at: at() });
+        }
+        check_list(site, node, found);
+        for name in node.instance_types.iter() {
+            if pool.instance_types.iter().all(|t| t.name != *name) {
+                found.push(Violation::UnknownType { at: at(), instance_type: name.clone() });
+            } else if site.outcomes_of(name).next().is_none() {
+                found.push(Violation::TypeCannotLaunch { at: at(), instance_type: name.clone() });
+            }
+        }
+        // Types are listed by name, so a requirement on the name has nothing to repeat.
+        for asked in pool.requirements.iter().filter(|r| r.key() != labels::INSTANCE_TYPE) {
+            if node.requirements.get(asked.key()).is_none_or(|have| !within(have, asked)) {
+                found.push(Violation::WiderThanPool { at: at(), requirement: asked.to_string() });
+            }
+        }
+    }
+}
+
+fn check_list(site: &Site<'_>, node: &NewNode, found: &mut Vec<Violation>) {
+    if node.pods.is_empty() {
+        found.push(Violation::NodeWithoutPods { at: site.place.clone() });
+    }
+    if node.instance_types.is_empty() {
+        found.push(Violation::NoTypes { at: site.place.clone() });
+    }
+    let mut seen = BTreeSet::new();
+    for name in node.instance_types.iter().filter(|name| !seen.insert((*name).clone())) {
+        found.push(Violation::TypeTwice { at: site.place.clone(), instance_type: name.clone() });
+    }
+}

@@ -1,0 +1,73 @@
+//! In which domains of a topology key a node can end up.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::labels;
+
+use super::sites::{Cluster, Site};
+
+/// What is known about one node and one key.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Domain {
+    pub(super) possible: BTreeSet<String>,
+    /// In some outcome it has no such label.
+    may_lack: bool,
+    /// In some outcome the value cannot be foreseen.
+    open: bool,
+}
+
+impl Domain {
+    fn of(site: &Site<'_>, key: &str) -> Self {
+        let mut out = Self::default();
+        for labels in &site.outcomes {
+            match labels.get(key) {
+                None => out.may_lack = true,
+                Some(value) if value.is_complement() => out.open = true,
+                Some(value) => out.possible.extend(value.values().iter().cloned()),
+            }
+        }
+        out
+    }
+
+    /// The only domain that it can be in.
+    pub(super) fn certain(&self) -> Option<&str> {
+        let first = self.possible.first()?;
+        (self.possible.len() == 1 && !self.may_lack && !self.open).then_some(first)
+    }
+
+    /// It will be in some domain, whichever.
+    pub(super) fn exists(&self) -> bool {
+        !self.may_lack && (self.open || !self.possible.is_empty())
+    }
+
+    pub(super) fn may_meet(&self, other: &Self) -> bool {
+        let some = |d: &Self| d.open || !d.possible.is_empty();
+        some(self)
+            && some(other)
+            && (self.open || other.open || !self.possible.is_disjoint(&other.possible))
+    }
+}
+
+/// By key that some hard constraint uses, and site.
+pub(super) struct Domains(BTreeMap<String, Vec<Domain>>);
+
+impl Domains {
+    pub(super) fn of(cluster: &Cluster<'_>) -> Self {
+        let mut keys: BTreeSet<&str> = BTreeSet::new();
+        for (pod, _, _) in cluster.counted() {
+            keys.extend(pod.spec.topology_spread.iter().map(|s| s.topology_key.as_str()));
+            keys.extend(pod.spec.affinity.iter().map(|t| t.topology_key.as_str()));
+            keys.extend(pod.spec.anti_affinity.iter().map(|t| t.topology_key.as_str()));
+        }
+        let of_key = |key: &str| {
+            let name = labels::normalize(key);
+            cluster.sites.iter().map(|site| Domain::of(site, name)).collect()
+        };
+        Self(keys.into_iter().map(|key| (key.to_owned(), of_key(key))).collect())
+    }
+
+    /// `key` must be one of a pod of the cluster.
+    pub(super) fn at(&self, key: &str, site: usize) -> &Domain {
+        &self.0[key][site]
+    }
+}

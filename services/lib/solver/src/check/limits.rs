@@ -1,0 +1,61 @@
+//! Pools stay within their limits even if every new node becomes the largest of its types.
+
+use std::sync::Arc;
+
+use model::labels;
+use model::node::Node;
+use model::pool::NodePool;
+use model::quantity::Quantity;
+use model::resources::NODES;
+
+use super::labels::{Labels, Outcome};
+use super::resources::capacity;
+use super::sites::{Cluster, Kind, Site};
+use super::violation::Violation;
+
+pub(super) fn check(cluster: &Cluster<'_>, found: &mut Vec<Violation>) {
+    for pool in &cluster.input.pools {
+        let grown: Vec<&Site<'_>> =
+            cluster.new_nodes().filter(|(_, _, of)| of.name == pool.name).map(|(site, _, _)| site).collect();
+        for (resource, limit) in pool.limits.iter() {
+            let added: Quantity = grown.iter().map(|site| largest(site, resource)).sum();
+            let before: Quantity = nodes_of(cluster, pool).map(|node| amount(node, resource)).sum();
+            if !added.is_zero() && before + added > limit {
+                found.push(Violation::LimitExceeded {
+                    pool: Arc::clone(&pool.name),
+                    resource: resource.to_owned(),
+                    used: before + added,
+                    limit,
+                });
+            }
+        }
+    }
+}
+
+/// Nodes of the pool that stay.
+fn nodes_of<'a>(cluster: &Cluster<'a>, pool: &NodePool) -> impl Iterator<Item = &'a Node> {
+    let stays = |site: &Site<'_>| matches!(site.kind, Kind::Existing { goes: false, .. });
+    cluster.nodes().filter(move |(site, _)| stays(site)).map(|(_, node)| node).filter(|node| {
+        let label = node.labels.get(labels::NODEPOOL).map(String::as_str);
+        node.pool.as_deref().or(label) == Some(&*pool.name)
+    })
+}
+
+fn amount(node: &Node, resource: &str) -> Quantity {
+    if resource == NODES { Quantity::from_units(1) } else { node.capacity.get(resource) }
+}
+
+fn largest(site: &Site<'_>, resource: &str) -> Quantity {
+    let of = |outcome: &Outcome<'_>| {
+        if resource == NODES {
+            Quantity::from_units(1)
+        } else {
+            capacity(outcome.instance, outcome.offering).get(resource)
+        }
+    };
+    let outcomes = site.outcomes.iter().filter_map(|labels| match labels {
+        Labels::Outcome(outcome) => Some(of(outcome)),
+        Labels::Node(_) => None,
+    });
+    outcomes.max().unwrap_or(Quantity::ZERO)
+}

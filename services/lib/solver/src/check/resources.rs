@@ -1,0 +1,123 @@
+//! Pods and daemons fit the node, whichever of its types it becomes.
+
+use model::catalog::{InstanceType, Offering};
+use model::pool::NodePool;
+use model::quantity::Quantity;
+use model::resources::{HUGE_PAGES_PREFIX, MEMORY, Resources};
+use model::taint::Taint;
+
+use super::daemons;
+use super::labels::{Labels, Outcome};
+use super::sites::{Cluster, Site};
+use super::violation::Violation;
+use crate::plan::NewNode;
+
+pub(super) fn check(cluster: &Cluster<'_>, found: &mut Vec<Violation>) {
+    for (site, node, pool) in cluster.new_nodes() {
+        check_new(cluster, site, node, pool, found);
+    }
+    for (site, node) in cluster.nodes().filter(|(site, _)| !site.new.is_empty()) {
+        let taints: Vec<&Taint> = node.scheduling_taints().collect();
+        let due = daemons::on(&cluster.input.daemon_sets, &Labels::Node(node), &taints);
+        let mut missing = daemons::sum(due.map(|pod| &**pod));
+        missing.sub(&daemons::sum(site.bound.iter().filter(|pod| pod.daemon).map(|pod| &*pod.spec)));
+        let mut free = node.allocatable.clone();
+        free.sub_all(&daemons::sum(site.bound.iter().map(|pod| &*pod.spec)));
+        free.sub_all(&positive(&missing));
+        let wanted = daemons::sum(site.new.iter().map(|pod| &*pod.spec));
+        report(site, String::new(), &wanted, &free, found);
+    }
+}
+
+/// A type must hold everything in at least one way of launching it: offerings that override its capacity may fall out.
+fn check_new(
+    cluster: &Cluster<'_>,
+    site: &Site<'_>,
+    node: &NewNode,
+    pool: &NodePool,
+    found: &mut Vec<Violation>,
+) {
+    let pods = daemons::sum(site.new.iter().map(|pod| &*pod.spec));
+    let mut least: Option<Resources> = None;
+    for name in node.instance_types.iter() {
+        let mut tight = None;
+        let mut fits = false;
+        for outcome in site.outcomes_of(name) {
+            let overhead = overhead(cluster, pool, outcome);
+            let mut wanted = pods.clone();
+            wanted.add(&overhead);
+            let free = allocatable(outcome.instance, outcome.offering);
+            if wanted.fits(&free) {
+                fits = true;
+            } else if tight.is_none() {
+                tight = Some((Labels::Outcome(outcome).to_string(), wanted, free));
+            }
+            least = Some(least.map_or_else(|| overhead.clone(), |least| least.min(&overhead)));
+        }
+        if let (false, Some((outcome, wanted, free))) = (fits, tight) {
+            report(site, outcome, &wanted, &free, found);
+        }
+    }
+    let mut total = pods;
+    total.add(&least.unwrap_or_default());
+    if total != node.requests {
+        found.push(Violation::WrongRequests {
+            at: site.place.clone(),
+            stated: node.requests.to_string(),
+            actual: total.to_string(),
+        });
+    }
+}
+
+fn overhead(cluster: &Cluster<'_>, pool: &NodePool, outcome: Outcome<'_>) -> Resources {
+    let taints: Vec<&Taint> = pool.taints.iter().collect();
+    let labels = Labels::Outcome(outcome);
+    daemons::sum(daemons::on(&cluster.input.daemon_sets, &labels, &taints).map(|pod| &**pod))
+}
+
+/// Capacity less overhead, less what huge pages take out of the memory.
+fn allocatable(instance: &InstanceType, offering: &Offering) -> Resources {
+    let mut free = capacity(instance, offering);
+    let pages: Vec<Quantity> =
+        free.iter().filter(|(name, _)| name.starts_with(HUGE_PAGES_PREFIX)).map(|(_, amount)| amount).collect();
+    free.sub(&replaced(&instance.overhead, &offering.overhead_override));
+    for amount in pages {
+        let left = (free.get(MEMORY) - amount).max(Quantity::ZERO);
+        free.insert(MEMORY, left);
+    }
+    free
+}
+
+pub(super) fn capacity(instance: &InstanceType, offering: &Offering) -> Resources {
+    replaced(&instance.capacity, &offering.capacity_override)
+}
+
+fn replaced(own: &Resources, by: &Resources) -> Resources {
+    let mut out = own.clone();
+    for (name, amount) in by.iter() {
+        out.insert(name, amount);
+    }
+    out
+}
+
+fn positive(resources: &Resources) -> Resources {
+    resources.iter().map(|(name, amount)| (name, amount.max(Quantity::ZERO))).collect()
+}
+
+fn report(
+    site: &Site<'_>,
+    outcome: String,
+    wanted: &Resources,
+    free: &Resources,
+    found: &mut Vec<Violation>,
+) {
+    for resource in wanted.exceeding(free) {
+        found.push(Violation::DoesNotFit {
+            at: site.place.clone(),
+            outcome: outcome.clone(),
+            resource: resource.to_owned(),
+            wanted: wanted.get(resource),
+            available: free.get(resource),
+        });
+    }
+}

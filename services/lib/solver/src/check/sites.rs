@@ -1,0 +1,194 @@
+//! The cluster as the plan would make it: every node that stays or comes, and the pods on it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::catalog::{CapacityType, InstanceType};
+use model::node::{Node, NodeState};
+use model::pod::Pod;
+use model::pool::{ClusterInput, NodePool};
+
+use super::labels::{Labels, Outcome};
+use super::violation::Place;
+use crate::options::Options;
+use crate::plan::{NewNode, Plan, PodRef};
+
+pub(super) struct Cluster<'a> {
+    pub(super) input: &'a ClusterInput,
+    pub(super) sites: Vec<Site<'a>>,
+    /// Pods that need a place, by `namespace/name`.
+    pub(super) to_place: BTreeMap<String, (&'a Pod, Origin)>,
+}
+
+/// Why a pod needs a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    Pending,
+    /// Its node is being deleted anyway.
+    Deleting,
+    /// Its node is one of those that the question removes.
+    Moved,
+}
+
+/// A node that exists or is to be made.
+pub(super) struct Site<'a> {
+    pub(super) place: Place,
+    pub(super) kind: Kind<'a>,
+    /// Pods that the plan puts here.
+    pub(super) new: Vec<&'a Pod>,
+    /// Pods that are here already and stay.
+    pub(super) bound: Vec<&'a Pod>,
+    /// All ways in which the node can turn out; exactly one for a node that exists.
+    pub(super) outcomes: Vec<Labels<'a>>,
+}
+
+pub(super) enum Kind<'a> {
+    New {
+        node: &'a NewNode,
+        pool: Option<&'a NodePool>,
+    },
+    Existing {
+        node: &'a Node,
+        /// It is being deleted, or the question removes it.
+        goes: bool,
+    },
+    Unknown,
+}
+
+impl<'a> Cluster<'a> {
+    pub(super) fn new(
+        input: &'a ClusterInput,
+        removed: &BTreeSet<&str>,
+        plan: &'a Plan,
+        options: &Options,
+    ) -> Self {
+        let to_place = to_place(input, removed);
+        let find = |pods: &[PodRef]| -> Vec<&'a Pod> {
+            pods.iter().filter_map(|pod| to_place.get(&pod.to_string()).map(|(pod, _)| *pod)).collect()
+        };
+        let mut bound: BTreeMap<&str, Vec<&'a Pod>> = BTreeMap::new();
+        for pod in &input.pods {
+            if let (Some(node), false) = (&pod.node, to_place.contains_key(&pod.key())) {
+                bound.entry(node).or_default().push(pod);
+            }
+        }
+        let mut sites: Vec<Site<'a>> = Vec::new();
+        let mut planned: BTreeMap<&str, Vec<&'a Pod>> = BTreeMap::new();
+        for existing in &plan.existing {
+            planned.entry(&existing.node).or_default().extend(find(&existing.pods));
+        }
+        for node in &input.nodes {
+            let gone = removed.contains(&*node.name);
+            let new = planned.remove(&*node.name);
+            if gone && new.is_none() {
+                continue;
+            }
+            sites.push(Site {
+                place: Place::Existing(node.name.clone()),
+                kind: Kind::Existing { node, goes: gone || node.state == NodeState::Deleting },
+                new: new.unwrap_or_default(),
+                bound: if gone { Vec::new() } else { bound.remove(&*node.name).unwrap_or_default() },
+                outcomes: vec![Labels::Node(node)],
+            });
+        }
+        sites.extend(planned.into_iter().map(|(name, new)| Site {
+            place: Place::Existing(name.into()),
+            kind: Kind::Unknown,
+            new,
+            bound: Vec::new(),
+            outcomes: Vec::new(),
+        }));
+        for (index, node) in plan.new_nodes.iter().enumerate() {
+            let pool = input.pools.iter().find(|pool| pool.name == node.pool);
+            sites.push(Site {
+                place: Place::New { index, pool: node.pool.clone() },
+                kind: Kind::New { node, pool },
+                new: find(&node.pods),
+                bound: Vec::new(),
+                outcomes: pool.map_or_else(Vec::new, |pool| outcomes(input, pool, node, index, options)),
+            });
+        }
+        Self { input, sites, to_place }
+    }
+
+    /// Nodes to be made whose pool exists.
+    pub(super) fn new_nodes(&self) -> impl Iterator<Item = (&Site<'a>, &'a NewNode, &'a NodePool)> {
+        self.sites.iter().filter_map(|site| match site.kind {
+            Kind::New { node, pool: Some(pool) } => Some((site, node, pool)),
+            _ => None,
+        })
+    }
+
+    /// Nodes that exist.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = (&Site<'a>, &'a Node)> {
+        self.sites.iter().filter_map(|site| match site.kind {
+            Kind::Existing { node, .. } => Some((site, node)),
+            _ => None,
+        })
+    }
+
+    /// Every pod that counts in topology, with the index of its site and whether the plan put it there. A pod that is
+    /// terminating does not count.
+    pub(super) fn counted(&self) -> impl Iterator<Item = (&'a Pod, usize, bool)> {
+        self.sites.iter().enumerate().flat_map(|(index, site)| {
+            let bound = site.bound.iter().filter(|pod| !pod.terminating).map(move |pod| (*pod, index, false));
+            bound.chain(site.new.iter().map(move |pod| (*pod, index, true)))
+        })
+    }
+}
+
+fn to_place<'a>(
+    input: &'a ClusterInput,
+    removed: &BTreeSet<&str>,
+) -> BTreeMap<String, (&'a Pod, Origin)> {
+    let deleting: BTreeSet<&str> =
+        input.nodes.iter().filter(|n| n.state == NodeState::Deleting).map(|n| &*n.name).collect();
+    let known: BTreeSet<&str> = input.nodes.iter().map(|n| &*n.name).collect();
+    let origin = |pod: &Pod| match pod.node.as_deref() {
+        None => Some(Origin::Pending),
+        Some(node) if !known.contains(node) || !pod.reschedulable || pod.bound_to_node => None,
+        Some(node) if removed.contains(node) => Some(Origin::Moved),
+        Some(node) if deleting.contains(node) => Some(Origin::Deleting),
+        Some(_) => None,
+    };
+    input.pods.iter().filter_map(|pod| Some((pod.key(), (pod, origin(pod)?)))).collect()
+}
+
+fn outcomes<'a>(
+    input: &'a ClusterInput,
+    pool: &'a NodePool,
+    node: &'a NewNode,
+    index: usize,
+    options: &Options,
+) -> Vec<Labels<'a>> {
+    let types: BTreeMap<&str, &InstanceType> = pool.instance_types.iter().map(|t| (&*t.name, t)).collect();
+    let listed = node.instance_types.iter().filter_map(|name| types.get(&**name).copied());
+    let ways = listed.flat_map(|instance| instance.offerings.iter().map(move |o| (instance, o)));
+    ways.filter(|(_, o)| o.is_open() && (options.use_reserved || o.capacity_type != CapacityType::Reserved))
+        .map(|(instance, offering)| Outcome {
+            pool,
+            claim: &node.requirements,
+            instance,
+            offering,
+            of_types: &input.extra_well_known,
+            index,
+        })
+        .filter(Outcome::is_allowed)
+        .map(Labels::Outcome)
+        .collect()
+}
+
+impl<'a> Site<'a> {
+    /// Outcomes of a new node that become `name`.
+    pub(super) fn outcomes_of<'s>(&'s self, name: &'s str) -> impl Iterator<Item = Outcome<'a>> + 's {
+        self.outcomes.iter().filter_map(move |labels| match labels {
+            Labels::Outcome(outcome) if &*outcome.instance.name == name => Some(*outcome),
+            _ => None,
+        })
+    }
+
+    /// Pods of the plan, one for each distinct specification: rules that look at nothing else need no more.
+    pub(super) fn distinct_new(&self) -> Vec<&'a Pod> {
+        let mut seen = BTreeSet::new();
+        self.new.iter().copied().filter(|pod| seen.insert(std::sync::Arc::as_ptr(&pod.spec))).collect()
+    }
+}

@@ -1,0 +1,84 @@
+//! Hard topology spread: no pod lands in a domain that is ahead of the emptiest one by more than the allowed skew.
+//!
+//! Kubernetes looks at the counts when a pod arrives. A plan has no order, so a pod is judged as if it came when that suits it:
+//! after everything in other domains, and after the pods of its own domain that state the same constraint, since one of them
+//! is the last.
+
+use model::labels;
+use model::pod::{Pod, TopologySpread, WhenUnsatisfiable};
+
+use super::domains::Domains;
+use super::selectors::Selected;
+use super::sites::Cluster;
+use super::spread_domains::{counts, known, least};
+use super::violation::Violation;
+
+/// Pods of the plan that state the same constraint and see the same nodes.
+struct Group<'a> {
+    constraint: &'a TopologySpread,
+    selected: Selected,
+    /// Pod and site.
+    owners: Vec<(&'a Pod, usize)>,
+}
+
+pub(super) fn check(cluster: &Cluster<'_>, domains: &Domains, found: &mut Vec<Violation>) {
+    for group in groups(cluster) {
+        check_group(cluster, domains, &group, found);
+    }
+}
+
+fn groups<'a>(cluster: &Cluster<'a>) -> Vec<Group<'a>> {
+    let mut groups: Vec<Group<'a>> = Vec::new();
+    for (pod, site, _) in cluster.counted().filter(|(_, _, new)| *new) {
+        let hard = |s: &&TopologySpread| s.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule;
+        for constraint in pod.spec.topology_spread.iter().filter(hard) {
+            let selected = Selected::by_spread(pod, constraint);
+            let same = |group: &&mut Group<'_>| {
+                let (first, _) = group.owners[0];
+                group.selected == selected
+                    && group.constraint == constraint
+                    && first.spec.node_selector == pod.spec.node_selector
+                    && first.spec.required_node_affinity == pod.spec.required_node_affinity
+                    && first.spec.tolerations == pod.spec.tolerations
+            };
+            match groups.iter_mut().find(same) {
+                Some(group) => group.owners.push((pod, site)),
+                None => groups.push(Group { constraint, selected, owners: vec![(pod, site)] }),
+            }
+        }
+    }
+    groups
+}
+
+fn check_group(cluster: &Cluster<'_>, domains: &Domains, group: &Group<'_>, found: &mut Vec<Violation>) {
+    let (key, constraint) = (&group.constraint.topology_key, group.constraint);
+    let owner = &*group.owners[0].0.spec;
+    let counts = counts(cluster, domains, constraint, &group.selected, owner);
+    let known = known(cluster, constraint, owner);
+    let least = least(constraint, owner, &known, &counts);
+    let mut reported = Vec::new();
+    for (pod, site) in &group.owners {
+        let at = || cluster.sites[*site].place.clone();
+        let Some(domain) = domains.at(key, *site).certain() else {
+            found.push(Violation::SpreadUndecided { pod: pod.key(), at: at(), key: key.clone() });
+            continue;
+        };
+        let counts_here = |(other, there): &&(&Pod, usize)| {
+            group.selected.has(other) && domains.at(key, *there).certain() == Some(domain)
+        };
+        let before = counts.before.get(domain).copied().unwrap_or(0);
+        let count = before + group.owners.iter().filter(counts_here).count();
+        if count > least + constraint.max_skew as usize && !reported.contains(&domain) {
+            reported.push(domain);
+            found.push(Violation::SpreadSkewed {
+                pod: pod.key(),
+                at: at(),
+                key: labels::normalize(key).to_owned(),
+                domain: domain.to_owned(),
+                count,
+                least,
+                max_skew: constraint.max_skew,
+            });
+        }
+    }
+}

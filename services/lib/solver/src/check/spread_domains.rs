@@ -1,0 +1,128 @@
+//! Which domains take part in a spread, as a pod sees it, and how many pods they hold.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::labels;
+use model::pod::{NodeInclusionPolicy, PodSpec, TopologySpread};
+use model::pool::NodePool;
+use model::requirement::Requirement;
+use model::taint::Taint;
+
+use super::domains::Domains;
+use super::labels::{Labels, template_labels, terms};
+use super::selectors::Selected;
+use super::sites::{Cluster, Kind, Site};
+use super::taints::bears_hard;
+
+/// Pods that count, by domain.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    /// On nodes before the plan.
+    pub(super) before: BTreeMap<String, usize>,
+    /// With the plan's pods whose domain is certain.
+    pub(super) after: BTreeMap<String, usize>,
+}
+
+pub(super) fn counts(
+    cluster: &Cluster<'_>,
+    domains: &Domains,
+    constraint: &TopologySpread,
+    selected: &Selected,
+    owner: &PodSpec,
+) -> Counts {
+    let mut counts = Counts::default();
+    let takes_part: Vec<bool> =
+        cluster.sites.iter().map(|site| takes_part(site, constraint, owner)).collect();
+    for (pod, site, new) in cluster.counted() {
+        if !takes_part[site] || !selected.has(pod) {
+            continue;
+        }
+        let Some(domain) = domains.at(&constraint.topology_key, site).certain() else { continue };
+        *counts.after.entry(domain.to_owned()).or_default() += 1;
+        if !new {
+            *counts.before.entry(domain.to_owned()).or_default() += 1;
+        }
+    }
+    counts
+}
+
+/// Whether pods of the node can count at all, by the constraint's policies on node affinity and taints.
+fn takes_part(site: &Site<'_>, constraint: &TopologySpread, owner: &PodSpec) -> bool {
+    let honors_affinity = constraint.node_affinity_policy == NodeInclusionPolicy::Honor;
+    if honors_affinity && !site.outcomes.iter().any(|labels| labels.may_satisfy_pod(owner)) {
+        return false;
+    }
+    let taints: Vec<&Taint> = match site.kind {
+        Kind::New { pool: Some(pool), .. } => pool.taints.iter().collect(),
+        Kind::Existing { node, .. } => node.scheduling_taints().collect(),
+        Kind::New { pool: None, .. } | Kind::Unknown => return false,
+    };
+    constraint.node_taints_policy == NodeInclusionPolicy::Ignore || bears_hard(owner, taints.into_iter())
+}
+
+/// Every domain that exists or that some pool could make, and that takes part.
+pub(super) fn known(cluster: &Cluster<'_>, constraint: &TopologySpread, owner: &PodSpec) -> BTreeSet<String> {
+    let key = labels::normalize(&constraint.topology_key);
+    let mut out = BTreeSet::new();
+    for (site, node) in cluster.nodes() {
+        let stays = !matches!(site.kind, Kind::Existing { goes: true, .. });
+        if node.registered && stays && takes_part(site, constraint, owner) {
+            let value = Labels::Node(node).get(key);
+            out.extend(value.and_then(|value| value.single().map(str::to_owned)));
+        }
+    }
+    let honors_taints = constraint.node_taints_policy == NodeInclusionPolicy::Honor;
+    for pool in cluster.input.pools.iter().filter(|pool| !pool.fixed_size) {
+        if !honors_taints || bears_hard(owner, pool.taints.iter()) {
+            out.extend(of_pool(pool, key));
+        }
+    }
+    out
+}
+
+/// Values that nodes of the pool can have. What makes a node one of this pool, its name and class, is no domain to spread
+/// new nodes over.
+fn of_pool(pool: &NodePool, key: &str) -> BTreeSet<String> {
+    if key == labels::NODEPOOL || pool.node_class_label.as_ref().is_some_and(|(class, _)| class == key) {
+        return BTreeSet::new();
+    }
+    let mut template = pool.requirements.clone();
+    template.extend(template_labels(pool).map(|(key, value)| Requirement::is(key, value)));
+    let listed = |value: Requirement| {
+        if value.is_complement() { BTreeSet::new() } else { value.values().clone() }
+    };
+    let mut out = BTreeSet::new();
+    for instance in pool.instance_types.iter().filter(|t| t.requirements.overlaps(&template)) {
+        let value = match (template.get(key), instance.requirements.get(key)) {
+            (Some(a), Some(b)) => a.intersect(b),
+            (Some(one), None) | (None, Some(one)) => one.clone(),
+            (None, None) => continue,
+        };
+        out.extend(listed(value));
+    }
+    out
+}
+
+/// The least count among the domains that the pod itself may go to, under each of its OR-ed node-affinity terms; a constraint
+/// with too few domains for its `minDomains` has a least of zero.
+pub(super) fn least(
+    constraint: &TopologySpread,
+    owner: &PodSpec,
+    known: &BTreeSet<String>,
+    counts: &Counts,
+) -> usize {
+    let key = labels::normalize(&constraint.topology_key);
+    if key == labels::HOSTNAME {
+        // One more node is always an empty domain.
+        return 0;
+    }
+    let under = |term: model::requirements::Requirements| {
+        let mine = term.get_or_exists(key);
+        let mut allowed = known.iter().filter(|domain| mine.contains(domain)).peekable();
+        allowed.peek()?;
+        let held: Vec<usize> = allowed.map(|d| counts.after.get(d).copied().unwrap_or(0)).collect();
+        let enough = constraint.min_domains.is_none_or(|least| held.len() >= least as usize);
+        if enough { held.into_iter().min() } else { Some(0) }
+    };
+    terms(owner).into_iter().filter_map(under).max().unwrap_or(0)
+}
