@@ -11,6 +11,7 @@ pub mod rpc;
 pub mod stack;
 pub mod suite;
 pub mod wait;
+pub mod workload;
 
 pub use processes::Service;
 pub use stack::Stack;
