@@ -16,8 +16,8 @@ mod config;
 mod deps;
 mod grpc;
 pub mod launch;
-pub mod nodeclass;
 mod metrics;
+pub mod nodeclass;
 mod schedule;
 
 use std::sync::Arc;

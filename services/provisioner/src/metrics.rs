@@ -9,9 +9,9 @@ use std::sync::atomic::AtomicU64;
 
 /// Seconds, as all duration histograms of the reference.
 pub(crate) const DURATION_BUCKETS: [f64; 45] = [
-    0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5,
-    1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0, 50.0, 60.0,
-    120.0, 150.0, 300.0, 450.0, 600.0,
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25,
+    1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0,
+    50.0, 60.0, 120.0, 150.0, 300.0, 450.0, 600.0,
 ];
 
 /// As the reference names the loop in its `controller` labels.
@@ -70,23 +70,69 @@ impl Metrics {
             nodes: Gauge::default(),
             synced: Gauge::default(),
             unsynced: Float::default(),
-            batch_size: Histogram::new([1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0, 10000.0]),
+            batch_size: Histogram::new([
+                1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0, 10000.0,
+            ]),
             decided_to_created: histogram(),
         };
         let r = registry;
-        r.register("karpenter_scheduler_scheduling_duration_seconds", "Time to decide where pending pods go", m.scheduling.clone());
-        r.register("karpenter_provisioner_scheduling_duration_seconds", "The same under its former name", m.scheduling_alias.clone());
+        r.register(
+            "karpenter_scheduler_scheduling_duration_seconds",
+            "Time to decide where pending pods go",
+            m.scheduling.clone(),
+        );
+        r.register(
+            "karpenter_provisioner_scheduling_duration_seconds",
+            "The same under its former name",
+            m.scheduling_alias.clone(),
+        );
         r.register("karpenter_scheduler_queue_depth", "Pods being decided about", m.queue_depth.clone());
-        r.register("karpenter_scheduler_unfinished_work_seconds", "Age of the decision under way", m.unfinished.clone());
-        r.register("karpenter_scheduler_unschedulable_pods_count", "Pods that no node could be found or made for", m.unschedulable.clone());
-        r.register("karpenter_scheduler_ignored_pods_count", "Pending pods that are not decided about", m.ignored.clone());
-        r.register("karpenter_pods_scheduling_decision_duration_seconds", "From a pod's first sight to the first decision about it", m.decision.clone());
-        r.register("karpenter_nodeclaims_created_total", "NodeClaims created, by reason and pool", m.created.clone());
+        r.register(
+            "karpenter_scheduler_unfinished_work_seconds",
+            "Age of the decision under way",
+            m.unfinished.clone(),
+        );
+        r.register(
+            "karpenter_scheduler_unschedulable_pods_count",
+            "Pods that no node could be found or made for",
+            m.unschedulable.clone(),
+        );
+        r.register(
+            "karpenter_scheduler_ignored_pods_count",
+            "Pending pods that are not decided about",
+            m.ignored.clone(),
+        );
+        r.register(
+            "karpenter_pods_scheduling_decision_duration_seconds",
+            "From a pod's first sight to the first decision about it",
+            m.decision.clone(),
+        );
+        r.register(
+            "karpenter_nodeclaims_created_total",
+            "NodeClaims created, by reason and pool",
+            m.created.clone(),
+        );
         r.register("karpenter_cluster_state_node_count", "Nodes in the cluster's state", m.nodes.clone());
-        r.register("karpenter_cluster_state_synced", "1 when the cluster's state is complete", m.synced.clone());
-        r.register("karpenter_cluster_state_unsynced_time_seconds", "How long the cluster's state has been incomplete", m.unsynced.clone());
-        r.register("karpenter_provisioner_batch_size", "Pods and nodes that one window gathered", m.batch_size.clone());
-        r.register("karpenter_provisioner_window_to_created_seconds", "From the end of a window to the last NodeClaim created", m.decided_to_created.clone());
+        r.register(
+            "karpenter_cluster_state_synced",
+            "1 when the cluster's state is complete",
+            m.synced.clone(),
+        );
+        r.register(
+            "karpenter_cluster_state_unsynced_time_seconds",
+            "How long the cluster's state has been incomplete",
+            m.unsynced.clone(),
+        );
+        r.register(
+            "karpenter_provisioner_batch_size",
+            "Pods and nodes that one window gathered",
+            m.batch_size.clone(),
+        );
+        r.register(
+            "karpenter_provisioner_window_to_created_seconds",
+            "From the end of a window to the last NodeClaim created",
+            m.decided_to_created.clone(),
+        );
         m
     }
 

@@ -10,7 +10,11 @@ use model::resources::Resources;
 
 /// `known` are all reservations with what is left of them; those of the class's status count. The placement group is resolved
 /// by whoever keeps the class's status.
-pub(super) fn plain(class: &EC2NodeClass, known: &[Reservation], group: Option<&PlacementGroup>) -> NodeClass {
+pub(super) fn plain(
+    class: &EC2NodeClass,
+    known: &[Reservation],
+    group: Option<&PlacementGroup>,
+) -> NodeClass {
     let spec = &class.spec;
     let status = class.status.as_ref();
     let family = spec.resolved_ami_family();
@@ -64,10 +68,12 @@ fn volume(mapping: &api::ec2nodeclass::BlockDeviceMapping) -> Volume {
 
 fn kubelet(config: &KubeletConfiguration) -> Kubelet {
     let reserved = |map: &Option<std::collections::BTreeMap<String, String>>| -> Resources {
-        let parsed = map.iter().flatten().filter_map(|(name, text)| Some((name.as_str(), text.parse().ok()?)));
+        let parsed =
+            map.iter().flatten().filter_map(|(name, text)| Some((name.as_str(), text.parse().ok()?)));
         parsed.collect()
     };
-    let hard = |signal: &str| config.eviction_hard.as_ref()?.get(signal).and_then(|text| Threshold::parse(text));
+    let hard =
+        |signal: &str| config.eviction_hard.as_ref()?.get(signal).and_then(|text| Threshold::parse(text));
     Kubelet {
         max_pods: config.max_pods.map(number),
         pods_per_core: config.pods_per_core.map(number),

@@ -64,7 +64,8 @@ impl Facts {
 
     fn of(snapshot: pb::CatalogSnapshot) -> Self {
         let zones: Vec<Zone> = snapshot.zones.into_iter().map(zone).collect();
-        let mut entries: Vec<Entry> = snapshot.instance_types.into_iter().map(|f| entry(f, zones.len())).collect();
+        let mut entries: Vec<Entry> =
+            snapshot.instance_types.into_iter().map(|f| entry(f, zones.len())).collect();
         for (entry, price) in entries.iter_mut().zip(snapshot.on_demand_micro_usd) {
             entry.on_demand = known(price);
         }
@@ -75,7 +76,8 @@ impl Facts {
             }
         }
         entries.sort_by(|a, b| a.facts.name.cmp(&b.facts.name));
-        let mut facts = Self { region: snapshot.region, zones, entries, overlays: snapshot.overlays, ..Self::default() };
+        let mut facts =
+            Self { region: snapshot.region, zones, entries, overlays: snapshot.overlays, ..Self::default() };
         facts.mark(snapshot.unavailable);
         facts.reservations = snapshot.reservations.into_iter().filter_map(reservation).collect();
         facts.learn(snapshot.learned_memory);
@@ -138,7 +140,8 @@ impl Facts {
                 }
             }
             entry.spot = spot;
-            let new = |old: &u32| moved.get(*old as usize).copied().flatten().and_then(|n| u32::try_from(n).ok());
+            let new =
+                |old: &u32| moved.get(*old as usize).copied().flatten().and_then(|n| u32::try_from(n).ok());
             entry.zones = entry.zones.iter().filter_map(new).collect();
             entry.zones.sort_unstable();
         }

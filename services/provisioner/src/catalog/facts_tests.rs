@@ -19,7 +19,11 @@ fn snapshot() -> pb::CatalogSnapshot {
         instance_types: vec![facts("c5.large", &[0, 1]), facts("m5.large", &[1])],
         on_demand_micro_usd: vec![85_000, 0],
         spot: vec![pb::SpotPrices { zone: 1, micro_usd: vec![30_000, 40_000] }],
-        unavailable: vec![pb::Unavailable { key: "k".into(), instance_type: "m5.large".into(), ..Default::default() }],
+        unavailable: vec![pb::Unavailable {
+            key: "k".into(),
+            instance_type: "m5.large".into(),
+            ..Default::default()
+        }],
         ..pb::CatalogSnapshot::default()
     }
 }

@@ -20,7 +20,11 @@ const SLOWEST: Duration = Duration::from_secs(5);
 /// A whole catalogue is some megabytes.
 const LARGEST_UPDATE: usize = 64 << 20;
 
-pub(super) async fn follow(caller: Caller, to: mpsc::Sender<Message>, stop: CancellationToken) -> anyhow::Result<()> {
+pub(super) async fn follow(
+    caller: Caller,
+    to: mpsc::Sender<Message>,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
     let mut facts = Facts::default();
     let mut pause = Pause::new(QUICKEST, SLOWEST);
     let mut away = false;

@@ -25,7 +25,6 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tracing::warn;
 
 use offer::Message;
-pub(crate) use overlays::requirement;
 
 const MAILBOX: usize = 256;
 const REPORT_DEADLINE: Duration = Duration::from_secs(5);
@@ -122,7 +121,8 @@ impl CatalogHandle {
     /// For tests of other parts: a handle that always shows these types.
     #[cfg(test)]
     pub(crate) fn fixed(types: Types) -> Self {
-        let (sender, latest) = watch::channel(Offer { version: 1, types: Arc::new(types), ..Offer::default() });
+        let (sender, latest) =
+            watch::channel(Offer { version: 1, types: Arc::new(types), ..Offer::default() });
         std::mem::forget(sender);
         Self { latest, inbox: mpsc::channel(1).0, peers: None }
     }

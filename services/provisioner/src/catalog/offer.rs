@@ -95,7 +95,8 @@ impl Actor {
         self.state.version += 1;
         let (state, settings) = (self.state.clone(), self.settings.clone());
         let before = self.latest.borrow().clone();
-        let derived = tokio::task::spawn_blocking(move || state.offer(&settings, &before, Timestamp::now())).await?;
+        let derived =
+            tokio::task::spawn_blocking(move || state.offer(&settings, &before, Timestamp::now())).await?;
         self.latest.send_replace(derived);
         self.ready.ready();
         Ok(())
@@ -153,7 +154,8 @@ impl State {
     /// Classes that come to the same share one list, and a list that did not change stays the one that was there: the solver
     /// recognises both by identity.
     fn offer(&self, settings: &derive::Settings, before: &Offer, now: Timestamp) -> Offer {
-        let marks: Marks = self.facts.marks.values().chain(self.own.values()).map(|m| m.scope.clone()).collect();
+        let marks: Marks =
+            self.facts.marks.values().chain(self.own.values()).map(|m| m.scope.clone()).collect();
         let overlay_prices = overlay_prices(&self.facts);
         let none = BTreeMap::new();
         let mut made: Vec<(NodeClass, String, Arc<Vec<InstanceType>>)> = Vec::new();
@@ -196,11 +198,8 @@ fn name_of(class: &EC2NodeClass) -> String {
 }
 
 /// Names the set of images of a class, as pricing-cache does for what nodes really reported.
-pub(super) fn image_hash(class: &EC2NodeClass) -> String {
-    let amis = class.status.as_ref().and_then(|s| s.amis.as_deref()).unwrap_or_default();
-    let mut ids: Vec<&str> = amis.iter().map(|a| a.id.as_str()).collect();
-    ids.sort_unstable();
-    ids.join(",")
+fn image_hash(class: &EC2NodeClass) -> String {
+    api::hash::images(class.status.as_ref().and_then(|s| s.amis.as_deref()).unwrap_or_default())
 }
 
 /// Absolute prices of overlays that name nothing but instance types: the only price a type without a public one can have.

@@ -21,9 +21,10 @@ pub(super) fn read(overlays: &[pb::Overlay]) -> Vec<Overlay> {
 
 fn object(wire: &pb::Overlay) -> NodeOverlay {
     let text = |value: &str| (!value.is_empty()).then(|| value.to_owned());
-    let capacity = wire.capacity.as_ref().map(|c| {
-        c.quantities.iter().map(|(name, amount)| (name.clone(), amount.as_str().into())).collect()
-    });
+    let capacity = wire
+        .capacity
+        .as_ref()
+        .map(|c| c.quantities.iter().map(|(name, amount)| (name.clone(), amount.as_str().into())).collect());
     NodeOverlay::new(
         &wire.name,
         NodeOverlaySpec {
@@ -38,7 +39,7 @@ fn object(wire: &pb::Overlay) -> NodeOverlay {
 }
 
 /// As our resources write it.
-pub(crate) fn requirement(wire: &types::Requirement) -> Requirement {
+fn requirement(wire: &types::Requirement) -> Requirement {
     let operator = match types::Operator::try_from(wire.operator).unwrap_or_default() {
         types::Operator::In => Operator::In,
         types::Operator::NotIn => Operator::NotIn,

@@ -52,8 +52,12 @@ pub(crate) fn claim(pool: &NodePool, name: String, wanted: Wanted) -> NodeClaim 
     annotations.insert(labels::MIN_VALUES_RELAXED.to_owned(), wanted.min_values_relaxed.to_string());
     annotations.extend(wanted.annotations);
 
-    let requests: BTreeMap<_, _> =
-        wanted.requests.iter().filter(|(_, amount)| !amount.is_zero()).map(|(n, a)| (n.to_owned(), a.to_string().into())).collect();
+    let requests: BTreeMap<_, _> = wanted
+        .requests
+        .iter()
+        .filter(|(_, amount)| !amount.is_zero())
+        .map(|(n, a)| (n.to_owned(), a.to_string().into()))
+        .collect();
     NodeClaim {
         metadata: ObjectMeta {
             name: Some(name),

@@ -41,7 +41,10 @@ fn it_belongs_to_its_pool_and_carries_what_the_template_says() {
     let claim = made(vec![]);
     let meta = &claim.metadata;
     let owner = &meta.owner_references.as_ref().unwrap()[0];
-    assert_eq!((owner.kind.as_str(), owner.name.as_str(), owner.uid.as_str()), ("NodePool", "general", "u-1"));
+    assert_eq!(
+        (owner.kind.as_str(), owner.name.as_str(), owner.uid.as_str()),
+        ("NodePool", "general", "u-1")
+    );
     assert_eq!((owner.block_owner_deletion, owner.controller), (Some(true), None));
     assert_eq!(meta.finalizers.as_deref(), Some(&["karpenter.sh/termination".to_owned()][..]));
     let labels = meta.labels.as_ref().unwrap();
@@ -64,7 +67,8 @@ fn it_belongs_to_its_pool_and_carries_what_the_template_says() {
 
 #[test]
 fn instance_types_are_listed_by_name_and_keep_their_min_values() {
-    let claim = made(vec![Requirement::new(labels::INSTANCE_TYPE, requirement::Operator::Exists, [""; 0], Some(2))]);
+    let claim =
+        made(vec![Requirement::new(labels::INSTANCE_TYPE, requirement::Operator::Exists, [""; 0], Some(2))]);
     let [types] = find(&claim, labels::INSTANCE_TYPE)[..] else { panic!("one entry") };
     assert_eq!(types.values(), ["c5.large", "m5.large"]);
     assert_eq!((&types.operator, types.min_values), (&Operator::In, Some(2)));

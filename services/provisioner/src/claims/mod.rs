@@ -34,8 +34,16 @@ pub(crate) struct Order {
     pub(crate) wanted: Wanted,
     /// Command and place in it, for claims that must not be made twice.
     pub(crate) command: Option<(String, usize)>,
-    /// Why, for the metric.
+    /// Why, for the metric: a word of a closed set.
     pub(crate) reason: &'static str,
+}
+
+/// A claim that is there now.
+#[derive(Clone, Debug)]
+pub(crate) struct Made {
+    pub(crate) claim: Arc<NodeClaim>,
+    /// An earlier call had made it.
+    pub(crate) existed: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -62,18 +70,22 @@ pub(crate) struct Creator {
 impl Creator {
     /// Creates all at once; one result for each order, in order. What was created counts in the cluster's state when this
     /// returns.
-    pub(crate) async fn create(&self, orders: Vec<Order>, lost: &CancellationToken) -> Vec<Result<Arc<NodeClaim>, Error>> {
+    pub(crate) async fn create(
+        &self,
+        orders: Vec<Order>,
+        lost: &CancellationToken,
+    ) -> Vec<Result<Made, Error>> {
         let made: Vec<_> = futures::stream::iter(orders)
             .map(|order| self.create_one(order, lost))
             .buffered(AT_ONCE)
             .collect()
             .await;
-        let new = made.iter().filter_map(|m| m.as_ref().ok().cloned()).collect();
+        let new = made.iter().filter_map(|m| m.as_ref().ok()).map(|m| Arc::clone(&m.claim)).collect();
         self.cluster.assume(new).await;
         made
     }
 
-    async fn create_one(&self, order: Order, lost: &CancellationToken) -> Result<Arc<NodeClaim>, Error> {
+    async fn create_one(&self, order: Order, lost: &CancellationToken) -> Result<Made, Error> {
         let pool = order.pool.metadata.name.clone().unwrap_or_default();
         let name = match &order.command {
             Some((command, index)) => names::fixed(&pool, command, *index),
@@ -92,7 +104,10 @@ impl Creator {
             let claim = content::claim(&object, name.clone(), wanted);
             self.send(&claim, command.as_ref().map(|(id, _)| id.as_str()), lost).await
         };
-        let claim = create.instrument(span).await?;
+        let (claim, existed) = create.instrument(span).await?;
+        if existed {
+            return Ok(Made { claim: Arc::new(claim), existed });
+        }
         self.metrics.created(reason, &pool, relaxed);
         let requests = claim.spec.resources.as_ref().and_then(|r| r.requests.as_ref());
         let types = claim.spec.requirements.iter().find(|r| r.key == labels::INSTANCE_TYPE);
@@ -103,11 +118,16 @@ impl Creator {
             instance_types = types.map_or(0, |t| t.values().len()),
             "created nodeclaim"
         );
-        Ok(Arc::new(claim))
+        Ok(Made { claim: Arc::new(claim), existed })
     }
 
     /// The same name is sent until there is an answer; that it exists already means that an earlier try got through.
-    async fn send(&self, claim: &NodeClaim, command: Option<&str>, lost: &CancellationToken) -> Result<NodeClaim, Error> {
+    async fn send(
+        &self,
+        claim: &NodeClaim,
+        command: Option<&str>,
+        lost: &CancellationToken,
+    ) -> Result<(NodeClaim, bool), Error> {
         let name = claim.metadata.name.clone().unwrap_or_default();
         let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
         let mut last = Error::Silent { name: name.clone() };
@@ -117,7 +137,7 @@ impl Creator {
             }
             let answer = tokio::time::timeout(CALL_TIMEOUT, self.claims.create(&params, claim)).await;
             match answer {
-                Ok(Ok(created)) => return Ok(created),
+                Ok(Ok(created)) => return Ok((created, false)),
                 Ok(Err(kube::Error::Api(status))) if status.is_already_exists() => {
                     return self.existing(&name, command, attempt > 0).await;
                 }
@@ -134,17 +154,23 @@ impl Creator {
         Err(last)
     }
 
-    async fn existing(&self, name: &str, command: Option<&str>, sent_before: bool) -> Result<NodeClaim, Error> {
+    async fn existing(
+        &self,
+        name: &str,
+        command: Option<&str>,
+        sent_before: bool,
+    ) -> Result<(NodeClaim, bool), Error> {
         let found = tokio::time::timeout(CALL_TIMEOUT, self.claims.get(name)).await;
         let found = found
             .map_err(|_| Error::Silent { name: name.to_owned() })?
             .map_err(|source| Error::Api { name: name.to_owned(), source })?;
-        let own = found.metadata.annotations.as_ref().and_then(|a| a.get(labels::COMMAND)).map(String::as_str);
+        let own =
+            found.metadata.annotations.as_ref().and_then(|a| a.get(labels::COMMAND)).map(String::as_str);
         let ours = match command {
             Some(command) => own == Some(command),
             None => sent_before,
         };
-        if ours { Ok(found) } else { Err(Error::Foreign { name: name.to_owned() }) }
+        if ours { Ok((found, !sent_before)) } else { Err(Error::Foreign { name: name.to_owned() }) }
     }
 }
 

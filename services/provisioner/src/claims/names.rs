@@ -44,7 +44,10 @@ mod tests {
         let long = "p".repeat(100);
         assert_eq!(random(&long).len(), 63);
         let some: std::collections::BTreeSet<String> = (0..50).map(|_| random("general")).collect();
-        assert!(some.len() > 45 && some.iter().all(|n| n.starts_with("general-") && n.len() == 13), "{some:?}");
+        assert!(
+            some.len() > 45 && some.iter().all(|n| n.starts_with("general-") && n.len() == 13),
+            "{some:?}"
+        );
     }
 
     #[test]

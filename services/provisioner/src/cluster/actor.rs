@@ -9,6 +9,7 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
+use model::pool::ClusterInput;
 use runtime::watch::Change;
 use solver::Snapshot;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -16,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::pods::Shown;
 use super::state::State;
-use super::view::ClusterView;
+use super::view::{ClusterView, PodFacts};
 use crate::batch::Trigger;
 use crate::catalog::Offer;
 use crate::metrics::Metrics;
@@ -28,7 +29,6 @@ const MANY_CHANGES: usize = 2_000;
 const MANY_NODE_CHANGES: usize = 16;
 
 pub(super) enum Message {
-    Pod(Change<Pod>),
     Node(Change<Node>),
     Claim(Change<NodeClaim>),
     Pool(Change<NodePool>),
@@ -40,8 +40,19 @@ pub(super) enum Message {
     Budget(Change<PodDisruptionBudget>),
     Namespace(Change<Namespace>),
     Fresh(oneshot::Sender<Arc<ClusterView>>),
+    /// Everything a snapshot is built from, for questions about another cluster than this one.
+    Input(oneshot::Sender<ClusterInput>),
+    Pod(Change<Pod>),
+    AboutPod {
+        namespace: String,
+        name: String,
+        reply: oneshot::Sender<Option<PodFacts>>,
+    },
     Assume(Vec<Arc<NodeClaim>>, oneshot::Sender<()>),
-    Nominate { nodes: Vec<Arc<str>>, until: Timestamp },
+    Nominate {
+        nodes: Vec<Arc<str>>,
+        until: Timestamp,
+    },
 }
 
 macro_rules! from_changes {
@@ -144,21 +155,27 @@ impl Actor {
             Message::Pool(change) => state.pool(change, now),
             Message::DaemonSet(change) => state.daemon_set(change),
             Message::VolumeClaim(change) => {
-                state.storage.claim_changed(change);
+                Arc::make_mut(&mut state.storage).claim_changed(change);
                 state.storage_changed(now);
             }
             Message::Volume(change) => {
-                state.storage.volume_changed(change);
+                Arc::make_mut(&mut state.storage).volume_changed(change);
                 state.storage_changed(now);
             }
             Message::StorageClass(change) => {
-                state.storage.class_changed(change);
+                Arc::make_mut(&mut state.storage).class_changed(change);
                 state.storage_changed(now);
             }
             Message::Csi(change) => state.csi(change, now),
             Message::Budget(change) => state.budget(change, now),
             Message::Namespace(change) => state.namespace(change),
             Message::Fresh(reply) => asked.push(reply),
+            Message::Input(reply) => {
+                let _ = reply.send(state.input());
+            }
+            Message::AboutPod { namespace, name, reply } => {
+                let _ = reply.send(state.about(&namespace, &name));
+            }
             Message::Assume(claims, done) => {
                 claims.into_iter().for_each(|claim| state.assume(claim, now));
                 let _ = done.send(());
@@ -192,7 +209,11 @@ impl Actor {
         let old = Arc::clone(&self.latest.borrow());
         let synced = self.synced();
         let delta = std::mem::take(&mut self.state.delta);
-        if !delta.any && !delta.rebuild && synced == old.synced && self.state.offer.catalog_version == old.catalog_version {
+        if !delta.any
+            && !delta.rebuild
+            && synced == old.synced
+            && self.state.offer.catalog_version == old.catalog_version
+        {
             return Ok(());
         }
         let node_changes = delta
@@ -202,10 +223,12 @@ impl Actor {
             .count();
         let anew = delta.rebuild || delta.changes.len() > MANY_CHANGES || node_changes > MANY_NODE_CHANGES;
         let snapshot = if anew { None } else { carried(&old.snapshot, delta.changes).await? };
+        let mut usable = Arc::clone(&old.usable_pools);
         let snapshot = match snapshot {
             Some(snapshot) => snapshot,
             None => {
                 let input = self.state.input();
+                usable = Arc::new(input.pools.clone());
                 tokio::task::spawn_blocking(move || Snapshot::build(input)).await?
             }
         };
@@ -228,12 +251,16 @@ impl Actor {
             snapshot,
             pools: if delta.nodes.is_empty() { Arc::clone(&old.pools) } else { Arc::new(state.usage()) },
             nodes,
+            usable_pools: usable,
+            storage: Arc::clone(&state.storage),
             pool_objects: Arc::new(state.pools.clone()),
             claims: Arc::new(state.nodes.claims.clone()),
             pending: Arc::new(state.pending()),
             leaving: Arc::new(state.leaving_pods()),
-            bound_pods: u32::try_from(state.pods.records.values().filter(|r| r.pod.node.is_some() && r.shown != Shown::No).count())
-                .unwrap_or(u32::MAX),
+            bound_pods: u32::try_from(
+                state.pods.records.values().filter(|r| r.pod.node.is_some() && r.shown != Shown::No).count(),
+            )
+            .unwrap_or(u32::MAX),
         };
         self.latest.send_replace(Arc::new(view));
         Ok(())

@@ -46,8 +46,12 @@ pub(super) fn node(claim: &NodeClaim, types: Option<&[InstanceType]>, facts: Nod
             node.allocatable = least;
             node.capacity = most;
             for key in SHARED_LABELS {
-                let value = |t: &InstanceType| t.requirements.get(key).and_then(Requirement::single).map(str::to_owned);
-                if let Some(shared) = value(first).filter(|v| others.iter().all(|t| value(t).as_ref() == Some(v))) {
+                let value = |t: &InstanceType| {
+                    t.requirements.get(key).and_then(Requirement::single).map(str::to_owned)
+                };
+                if let Some(shared) =
+                    value(first).filter(|v| others.iter().all(|t| value(t).as_ref() == Some(v)))
+                {
                     node.labels.entry(key.to_owned()).or_insert(shared);
                 }
             }

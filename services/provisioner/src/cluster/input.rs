@@ -7,10 +7,10 @@ use model::pool::ClusterInput;
 use model::quantity::Quantity;
 use model::resources::{PODS, Resources};
 
-use super::pods::Shown;
+use super::pods::{PodKey, Shown};
 use super::pools;
 use super::state::State;
-use super::view::{NodeView, PendingPod, PoolUsage};
+use super::view::{NodeView, PendingPod, PodFacts, PodName, PoolUsage};
 
 impl State {
     pub(super) fn input(&self) -> ClusterInput {
@@ -38,17 +38,19 @@ impl State {
     pub(super) fn node_view(&self, name: &Arc<str>) -> Option<NodeView> {
         let entry = self.nodes.entries.get(name)?;
         let mut requested = Resources::new();
-        let mut pods = 0;
-        let bound = |key: &&super::pods::PodKey| {
-            self.pods.records.get(*key).is_some_and(|r| r.pod.node.is_some())
-        };
-        for key in self.on.get(name).into_iter().flatten().filter(bound) {
-            if let Some(record) = self.pods.records.get(key) {
+        let mut pods = Vec::new();
+        for key in self.on.get(name).into_iter().flatten() {
+            // Pods that are only meant for it are not on it.
+            if let Some(record) = self.pods.records.get(key).filter(|r| r.pod.node.is_some()) {
                 requested.add(&record.pod.spec.requests);
-                pods += 1;
+                pods.push(PodName {
+                    namespace: Arc::clone(&key.namespace),
+                    name: Arc::clone(&key.name),
+                    uid: Arc::clone(&record.pod.uid),
+                });
             }
         }
-        requested.insert(PODS, Quantity::from_units(i64::from(pods)));
+        requested.insert(PODS, Quantity::from_units(i64::try_from(pods.len()).unwrap_or(i64::MAX)));
         Some(NodeView {
             node: entry.node.clone(),
             object: entry.object.clone(),
@@ -57,6 +59,16 @@ impl State {
             requested,
             pods,
         })
+    }
+
+    pub(super) fn about(&self, namespace: &str, name: &str) -> Option<PodFacts> {
+        let key = PodKey { namespace: Arc::from(namespace), name: Arc::from(name) };
+        let record = self.pods.records.get(&key)?;
+        let on = match &record.shown {
+            Shown::On(node) => Some(Arc::clone(node)),
+            _ => None,
+        };
+        Some(PodFacts { pod: record.pod.clone(), waiting: record.waiting_since.is_some(), on })
     }
 
     pub(super) fn usage(&self) -> BTreeMap<Arc<str>, PoolUsage> {

@@ -28,6 +28,7 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
+use model::pool::ClusterInput;
 use runtime::watch::Watch;
 use runtime::{Settings, Shell};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -36,9 +37,11 @@ use crate::batch::Trigger;
 use crate::catalog::CatalogHandle;
 use crate::metrics::Metrics;
 use actor::{Actor, Message};
+pub(crate) use pools::usable as usable_pools;
 pub(crate) use promises::written as promise;
 use state::State;
-pub(crate) use view::{ClusterView, NodeView, PendingPod, PoolUsage};
+pub(crate) use storage::Storage;
+pub(crate) use view::{ClusterView, NodeView, PendingPod, PodFacts, PoolUsage};
 
 const MAILBOX: usize = 1024;
 
@@ -126,6 +129,21 @@ impl ClusterHandle {
     /// Pods were sent to these nodes (names as in views): nobody should take them away before `until`.
     pub(crate) async fn nominate(&self, nodes: Vec<Arc<str>>, until: Timestamp) {
         let _ = self.inbox.send(Message::Nominate { nodes, until }).await;
+    }
+
+    /// Everything a snapshot is built from. `None` when the process is ending.
+    pub(crate) async fn input(&self) -> Option<ClusterInput> {
+        let (reply, answer) = oneshot::channel();
+        self.inbox.send(Message::Input(reply)).await.ok()?;
+        answer.await.ok()
+    }
+
+    /// What is known of a pod.
+    pub(crate) async fn pod(&self, namespace: &str, name: &str) -> Option<PodFacts> {
+        let (reply, answer) = oneshot::channel();
+        let message = Message::AboutPod { namespace: namespace.to_owned(), name: name.to_owned(), reply };
+        self.inbox.send(message).await.ok()?;
+        answer.await.ok().flatten()
     }
 
     /// For tests of other parts: a handle that always shows `view`.

@@ -152,7 +152,12 @@ impl Nodes {
     }
 
     /// Joins anew what belongs to this Node or claim, and says what changed for the solver.
-    pub(super) fn refresh(&mut self, object: Option<&str>, claim: Option<&str>, around: &Surroundings<'_>) -> Moved {
+    pub(super) fn refresh(
+        &mut self,
+        object: Option<&str>,
+        claim: Option<&str>,
+        around: &Surroundings<'_>,
+    ) -> Moved {
         let object_name = object
             .and_then(|name| self.objects.get_key_value(name).map(|(k, _)| Arc::clone(k)))
             .or_else(|| claim.and_then(|name| self.object_of_claim(name)));
@@ -222,7 +227,8 @@ impl Nodes {
         let claim = claim_name.and_then(|name| self.claims.get(name)).map(|c| &**c);
         // A Node of ours whose provider id is still to come would be counted beside its claim.
         let label = |key: &str| object.and_then(|o| o.metadata.labels.as_ref()).and_then(|l| l.get(key));
-        if claim.is_none() && label(labels::NODEPOOL).is_some() && object.and_then(provider_of_node).is_none() {
+        if claim.is_none() && label(labels::NODEPOOL).is_some() && object.and_then(provider_of_node).is_none()
+        {
             return None;
         }
         let (facts, due) = self.facts(object, claim, around);
@@ -254,7 +260,8 @@ impl Nodes {
         claim: Option<&NodeClaim>,
         around: &Surroundings<'_>,
     ) -> (NodeFacts, Option<Timestamp>) {
-        let taints = object.and_then(|o| o.spec.as_ref()).and_then(|s| s.taints.as_deref()).unwrap_or_default();
+        let taints =
+            object.and_then(|o| o.spec.as_ref()).and_then(|s| s.taints.as_deref()).unwrap_or_default();
         let disrupted = Taint::disrupted();
         let chosen = claim.is_some()
             && taints.iter().any(|t| t.key == disrupted.key && t.effect == disrupted.effect.as_str());
@@ -281,7 +288,8 @@ fn settled_at(claim: &NodeClaim, settling: &BTreeMap<String, SignedDuration>) ->
     let after = settling.get(pool)?;
     let status = claim.status.as_ref()?;
     let all = status.conditions.as_deref().unwrap_or_default();
-    let initialized = conditions::find(all, "Initialized").filter(|c| c.status == conditions::ConditionStatus::True)?;
+    let initialized =
+        conditions::find(all, "Initialized").filter(|c| c.status == conditions::ConditionStatus::True)?;
     let last = status.last_pod_event_time.as_ref().map_or(initialized.last_transition_time.0, |t| t.0);
     last.checked_add(*after).ok()
 }
@@ -294,7 +302,10 @@ fn trimmed(node: &core::Node) -> core::Node {
         let kept = core::NodeStatus {
             capacity: status.capacity.take(),
             allocatable: status.allocatable.take(),
-            conditions: status.conditions.take().map(|all| all.into_iter().filter(|c| c.type_ == "Ready").collect()),
+            conditions: status
+                .conditions
+                .take()
+                .map(|all| all.into_iter().filter(|c| c.type_ == "Ready").collect()),
             ..Default::default()
         };
         *status = kept;

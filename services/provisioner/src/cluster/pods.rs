@@ -70,7 +70,11 @@ impl Owner {
             Self::DaemonSet => ("apps/v1", "DaemonSet"),
             Self::Node => ("v1", "Node"),
         };
-        Some(OwnerReference { api_version: api_version.into(), kind: kind.into(), ..OwnerReference::default() })
+        Some(OwnerReference {
+            api_version: api_version.into(),
+            kind: kind.into(),
+            ..OwnerReference::default()
+        })
     }
 }
 
@@ -89,7 +93,9 @@ impl Residue {
         let annotations = pod.metadata.annotations.as_ref();
         Self {
             owner,
-            do_not_disrupt: annotations.and_then(|a| a.get(labels::DO_NOT_DISRUPT)).map(|v| Arc::from(v.as_str())),
+            do_not_disrupt: annotations
+                .and_then(|a| a.get(labels::DO_NOT_DISRUPT))
+                .map(|v| Arc::from(v.as_str())),
             start: status.and_then(|s| s.start_time.as_ref()).map(|t| t.0),
             unready: status
                 .and_then(|s| s.conditions.as_deref())
@@ -159,8 +165,7 @@ impl Pods {
         }) {
             return Ok(Outcome::Nothing);
         }
-        let waiting_since =
-            waiting.then(|| same_pod.and_then(|o| o.waiting_since).unwrap_or(now));
+        let waiting_since = waiting.then(|| same_pod.and_then(|o| o.waiting_since).unwrap_or(now));
         let triggered = same_pod.and_then(|o| o.triggered).filter(|_| waiting);
         let shown = old.map(|o| o.shown.clone()).unwrap_or_default();
         if old.is_some() {
@@ -221,8 +226,14 @@ impl Pods {
         let empty = core::PodSpec::default();
         let written = object.spec.as_ref().unwrap_or(&empty);
         let root = At::Root;
-        let spec = convert::pod_spec(meta.labels.as_ref(), written, object.status.as_ref(), &|_| None, &root.key("spec"))
-            .map_err(|invalid| invalid.of("Pod", meta.namespace.as_deref(), meta.name.as_deref()))?;
+        let spec = convert::pod_spec(
+            meta.labels.as_ref(),
+            written,
+            object.status.as_ref(),
+            &|_| None,
+            &root.key("spec"),
+        )
+        .map_err(|invalid| invalid.of("Pod", meta.namespace.as_deref(), meta.name.as_deref()))?;
         let spec = self.specs.share(spec);
         let own = budgets.get(meta.namespace.as_deref().unwrap_or("default"));
         let context = PodContext { storage, budgets: own.map_or(&[], Vec::as_slice), now };
@@ -244,7 +255,12 @@ impl Pods {
     }
 
     /// Judges again whether the pod may be moved. Says whether that changed.
-    pub(super) fn rejudge(&mut self, key: &PodKey, budgets: &BTreeMap<String, Vec<PodBudget>>, now: Timestamp) -> bool {
+    pub(super) fn rejudge(
+        &mut self,
+        key: &PodKey,
+        budgets: &BTreeMap<String, Vec<PodBudget>>,
+        now: Timestamp,
+    ) -> bool {
         let Some(record) = self.records.get_mut(key) else { return false };
         let stub = stub(&record.pod, &record.residue);
         let own = budgets.get(&*key.namespace).map_or(&[][..], Vec::as_slice);
@@ -300,7 +316,8 @@ fn stub(pod: &Pod, residue: &Residue) -> core::Pod {
     stub.metadata.deletion_timestamp = pod.terminating.then(|| Time(Timestamp::UNIX_EPOCH));
     stub.metadata.annotations =
         residue.do_not_disrupt.as_ref().map(|v| [(labels::DO_NOT_DISRUPT.to_owned(), v.to_string())].into());
-    stub.spec = Some(core::PodSpec { node_name: pod.node.as_ref().map(|n| n.to_string()), ..Default::default() });
+    stub.spec =
+        Some(core::PodSpec { node_name: pod.node.as_ref().map(|n| n.to_string()), ..Default::default() });
     let unready = core::PodCondition { type_: "Ready".into(), status: "False".into(), ..Default::default() };
     stub.status = Some(core::PodStatus {
         start_time: residue.start.map(Time),

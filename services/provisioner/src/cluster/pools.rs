@@ -85,7 +85,7 @@ pub(super) fn is_ready(pool: &NodePool) -> bool {
 
 /// Pools that nodes may be made from now, with what they offer. A pool that cannot be read, or whose class offers nothing yet,
 /// is left out.
-pub(super) fn usable(pools: &BTreeMap<String, Arc<NodePool>>, offer: &Offer) -> Vec<Pool> {
+pub(crate) fn usable(pools: &BTreeMap<String, Arc<NodePool>>, offer: &Offer) -> Vec<Pool> {
     let mut all = Vec::new();
     for (name, pool) in pools {
         let class = &pool.spec.template.spec.node_class_ref;

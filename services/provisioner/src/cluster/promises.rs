@@ -40,7 +40,8 @@ pub(super) fn until(claim: &NodeClaim, window: SignedDuration) -> Option<Timesta
         return Some(Timestamp::UNIX_EPOCH);
     }
     let all = claim.status.as_ref().and_then(|s| s.conditions.as_deref()).unwrap_or_default();
-    let initialized = conditions::find(all, "Initialized").filter(|c| c.status == conditions::ConditionStatus::True)?;
+    let initialized =
+        conditions::find(all, "Initialized").filter(|c| c.status == conditions::ConditionStatus::True)?;
     initialized.last_transition_time.0.checked_add(window).ok()
 }
 

@@ -88,7 +88,8 @@ impl State {
                 self.hide(&key, old);
                 let place = self.place_of(&key);
                 if let Some(record) = self.pods.records.get(&key) {
-                    if record.waiting_since.is_some() && record.triggered.is_none() && place == Shown::Pending {
+                    if record.waiting_since.is_some() && record.triggered.is_none() && place == Shown::Pending
+                    {
                         self.triggers.push((Arc::clone(&record.pod.uid), false));
                     }
                     if let Some(until) = record.protected_until() {

@@ -41,7 +41,7 @@ pub(super) enum Due {
 pub(super) struct State {
     pub(super) pods: Pods,
     pub(super) nodes: Nodes,
-    pub(super) storage: Storage,
+    pub(super) storage: Arc<Storage>,
     pub(super) budgets: BTreeMap<String, Vec<PodBudget>>,
     pub(super) daemons: Daemons,
     pub(super) pools: BTreeMap<String, Arc<NodePool>>,
@@ -364,20 +364,21 @@ impl State {
                 .ok()
         };
         let mut namespaces = BTreeSet::new();
-        let mut put = |budgets: &mut BTreeMap<String, Vec<PodBudget>>, object: &PodDisruptionBudget, keep: bool| {
-            let meta = &object.metadata;
-            let namespace = meta.namespace.clone().unwrap_or_default();
-            let of = budgets.entry(namespace.clone()).or_default();
-            let name = meta.name.as_deref().unwrap_or_default();
-            let old = of.iter().position(|b| &*b.name == name).map(|at| of.remove(at));
-            let new = keep.then(|| read(object)).flatten();
-            // Only these decide about moving; allowed disruptions change all the time.
-            let rule = |b: &PodBudget| (b.selector.clone(), b.forbids_all, b.lets_unready_go);
-            if old.as_ref().map(rule) != new.as_ref().map(rule) {
-                namespaces.insert(namespace);
-            }
-            of.extend(new);
-        };
+        let mut put =
+            |budgets: &mut BTreeMap<String, Vec<PodBudget>>, object: &PodDisruptionBudget, keep: bool| {
+                let meta = &object.metadata;
+                let namespace = meta.namespace.clone().unwrap_or_default();
+                let of = budgets.entry(namespace.clone()).or_default();
+                let name = meta.name.as_deref().unwrap_or_default();
+                let old = of.iter().position(|b| &*b.name == name).map(|at| of.remove(at));
+                let new = keep.then(|| read(object)).flatten();
+                // Only these decide about moving; allowed disruptions change all the time.
+                let rule = |b: &PodBudget| (b.selector.clone(), b.forbids_all, b.lets_unready_go);
+                if old.as_ref().map(rule) != new.as_ref().map(rule) {
+                    namespaces.insert(namespace);
+                }
+                of.extend(new);
+            };
         match change {
             Change::Applied(one) => put(&mut self.budgets, &one, true),
             Change::Deleted(one) => put(&mut self.budgets, &one, false),
@@ -409,8 +410,13 @@ impl State {
     pub(super) fn offer_changed(&mut self, offer: Offer, now: Timestamp) {
         self.offer = offer;
         self.delta.rebuild = true;
-        let unlaunched: Vec<Arc<str>> =
-            self.nodes.entries.values().filter(|e| !e.launched).filter_map(|e| e.node.claim.clone()).collect();
+        let unlaunched: Vec<Arc<str>> = self
+            .nodes
+            .entries
+            .values()
+            .filter(|e| !e.launched)
+            .filter_map(|e| e.node.claim.clone())
+            .collect();
         for claim in unlaunched {
             self.node_changed(None, Some(&claim), now);
         }

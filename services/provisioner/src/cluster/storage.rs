@@ -10,8 +10,8 @@ use runtime::watch::Change;
 
 const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 
-#[derive(Default)]
-pub(super) struct Storage {
+#[derive(Clone, Default)]
+pub(crate) struct Storage {
     claims: BTreeMap<(String, String), Arc<PersistentVolumeClaim>>,
     volumes: BTreeMap<String, Arc<PersistentVolume>>,
     classes: BTreeMap<String, Arc<StorageClass>>,

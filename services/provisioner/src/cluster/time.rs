@@ -17,7 +17,8 @@ const AGAIN: SignedDuration = SignedDuration::from_secs(10);
 impl State {
     /// What may help pods without a place has changed.
     pub(super) fn retry_waiting(&mut self) {
-        let waiting = self.pods.records.values().filter(|r| r.waiting_since.is_some() && r.shown == Shown::Pending);
+        let waiting =
+            self.pods.records.values().filter(|r| r.waiting_since.is_some() && r.shown == Shown::Pending);
         let again: Vec<_> = waiting.map(|r| (Arc::clone(&r.pod.uid), false)).collect();
         self.triggers.extend(again);
     }
@@ -67,7 +68,9 @@ impl State {
         leaving.retain(|name, _| self.nodes.entries.contains_key(name));
         for (name, entry) in self.nodes.entries.iter().filter(|(_, e)| e.node.state == NodeState::Deleting) {
             let moves = |key: &PodKey| self.pods.records.get(key).is_some_and(|r| r.pod.reschedulable);
-            if late(leaving.get(name).copied()) && self.on.get(name).is_some_and(|pods| pods.iter().any(moves)) {
+            if late(leaving.get(name).copied())
+                && self.on.get(name).is_some_and(|pods| pods.iter().any(moves))
+            {
                 leaving.insert(Arc::clone(name), now);
                 self.triggers.push((Arc::clone(&entry.node.name), false));
             }

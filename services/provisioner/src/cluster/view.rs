@@ -6,8 +6,11 @@ use std::sync::Arc;
 use api::{NodeClaim, NodePool};
 use jiff::Timestamp;
 use model::node::Node;
+use model::pod::Pod;
 use model::resources::Resources;
 use solver::Snapshot;
+
+use super::storage::Storage;
 
 /// Everything in one version. Shared by `Arc`; nothing in it changes.
 #[derive(Clone)]
@@ -25,6 +28,9 @@ pub(crate) struct ClusterView {
     pub(crate) nodes: Arc<BTreeMap<Arc<str>, Arc<NodeView>>>,
     /// What the nodes of each pool have together; nodes on their way out do not count.
     pub(crate) pools: Arc<BTreeMap<Arc<str>, PoolUsage>>,
+    /// NodePools that nodes can be made from now, with their types, overlays applied.
+    pub(crate) usable_pools: Arc<Vec<model::pool::NodePool>>,
+    pub(crate) storage: Arc<Storage>,
     /// NodePools as they are in the API, ready or not.
     pub(crate) pool_objects: Arc<BTreeMap<String, Arc<NodePool>>>,
     /// NodeClaims of ours as they are in the API.
@@ -49,7 +55,27 @@ pub(crate) struct NodeView {
     pub(crate) launched: bool,
     /// Sum of what its pods request, `pods` included.
     pub(crate) requested: Resources,
-    pub(crate) pods: u32,
+    /// Bound to it.
+    pub(crate) pods: Vec<PodName>,
+}
+
+/// Names a pod.
+#[derive(Clone, Debug)]
+pub(crate) struct PodName {
+    pub(crate) namespace: Arc<str>,
+    pub(crate) name: Arc<str>,
+    pub(crate) uid: Arc<str>,
+}
+
+/// One pod, for explanations.
+#[derive(Clone, Debug)]
+pub(crate) struct PodFacts {
+    /// Its node is Kubernetes' name.
+    pub(crate) pod: Pod,
+    /// kube-scheduler found no place for it, and we may.
+    pub(crate) waiting: bool,
+    /// Name, as in views, of the node that it is on or meant for.
+    pub(crate) on: Option<Arc<str>>,
 }
 
 /// Use of a pool.
@@ -87,6 +113,8 @@ impl ClusterView {
             snapshot: Snapshot::build(model::pool::ClusterInput::default()),
             nodes: Arc::default(),
             pools: Arc::default(),
+            usable_pools: Arc::default(),
+            storage: Arc::default(),
             pool_objects: Arc::default(),
             claims: Arc::default(),
             pending: Arc::default(),

@@ -46,7 +46,8 @@ impl Decisions {
         let mut since = BTreeMap::new();
         for pod in view.pending.iter() {
             let key = PodRef { namespace: Arc::clone(&pod.namespace), name: Arc::clone(&pod.name) };
-            let (namespace, name, uid) = (Arc::clone(&pod.namespace), Arc::clone(&pod.name), Arc::clone(&pod.uid));
+            let (namespace, name, uid) =
+                (Arc::clone(&pod.namespace), Arc::clone(&pod.name), Arc::clone(&pod.uid));
             if let Some(verdict) = self.verdicts.remove(&uid) {
                 known.insert(Arc::clone(&uid), verdict);
             }

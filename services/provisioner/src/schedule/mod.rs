@@ -20,8 +20,8 @@ use crate::claims::{self, Creator, Order, Wanted};
 use crate::cluster::{ClusterView, nomination_window};
 use crate::deps::Deps;
 use crate::metrics::Metrics;
-pub(crate) use decisions::Verdicts;
 use decisions::{Decisions, PodId};
+pub(crate) use decisions::{Verdict, Verdicts};
 use report::Reporter;
 
 /// The longest that one decision may take.
@@ -172,7 +172,11 @@ impl Scheduler {
     async fn solve(&self, view: &Arc<ClusterView>, lost: &CancellationToken) -> anyhow::Result<Plan> {
         let options = options(&self.deps.settings);
         let (view, lost) = (Arc::clone(view), lost.clone());
-        let span = tracing::info_span!("solve", pods = view.snapshot.pending_count(), classes = view.snapshot.class_count());
+        let span = tracing::info_span!(
+            "solve",
+            pods = view.snapshot.pending_count(),
+            classes = view.snapshot.class_count()
+        );
         let solve = move || {
             let deadline = std::time::Instant::now() + SOLVE_LIMIT;
             solver::solve(&view.snapshot, &options, &|| {
@@ -210,13 +214,17 @@ impl Scheduler {
         let created = self.creator.create(orders, lost).instrument(span).await;
         for (node, created) in of_order.into_iter().zip(created) {
             match created {
-                Ok(claim) => {
-                    let name = claim.metadata.name.as_deref().unwrap_or_default();
+                Ok(made) => {
+                    let name = made.claim.metadata.name.as_deref().unwrap_or_default();
                     self.decisions.made(node, name, pods);
                     self.reporter.nominated(node.pods.iter().filter_map(|p| pods.get(p)), name, true);
                 }
                 Err(error) => {
-                    warn!(nodepool = &*node.pool, error = chain(&error), "nodeclaim not created, its pods are tried again");
+                    warn!(
+                        nodepool = &*node.pool,
+                        error = chain(&error),
+                        "nodeclaim not created, its pods are tried again"
+                    );
                     self.refused(node, &error, pods);
                 }
             }

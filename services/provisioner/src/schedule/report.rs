@@ -102,7 +102,8 @@ impl Reporter {
                 ..ObjectReference::default()
             };
             let message = "NodePool requirements filtered out all compatible available instance types";
-            let event = Event::warning(about, "NoCompatibleInstanceTypes", message).repeat_after(NO_TYPES_AGAIN);
+            let event =
+                Event::warning(about, "NoCompatibleInstanceTypes", message).repeat_after(NO_TYPES_AGAIN);
             self.recorder.publish(event);
         }
     }

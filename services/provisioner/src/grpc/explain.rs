@@ -1,0 +1,75 @@
+//! Why a pod is where it is, or nowhere.
+
+use std::time::{Duration, Instant};
+
+use proto::provisioner::v1 as pb;
+use runtime::Settings;
+use solver::{Effort, Options, PodRef};
+
+use super::{misses, wire};
+use crate::cluster::{ClusterView, PodFacts};
+use crate::schedule;
+
+/// A person waits for the answer.
+const LIMIT: Duration = Duration::from_secs(5);
+
+pub(super) fn answer(
+    view: &ClusterView,
+    facts: &PodFacts,
+    settings: &Settings,
+    replica: &str,
+) -> pb::ExplainPodResponse {
+    let mut answer = pb::ExplainPodResponse {
+        snapshot: Some(wire::version(view, replica)),
+        node: facts.on.as_deref().unwrap_or_default().to_owned(),
+        ..pb::ExplainPodResponse::default()
+    };
+    let pod = &facts.pod;
+    if let Some(node) = &pod.node {
+        answer.summary = match &facts.on {
+            Some(on) if view.nodes.get(on).is_some_and(|n| n.object.as_ref() != Some(node)) => {
+                format!("runs on node {node}, which goes; {on} was made for it")
+            }
+            _ => format!("runs on node {node}"),
+        };
+        return answer;
+    }
+    if !facts.waiting {
+        answer.summary =
+            "is not waiting for a node: kube-scheduler has not found it unschedulable, or it is held by \
+                          scheduling gates, about to take a preempted pod's place, or bound to one node"
+                .to_owned();
+        return answer;
+    }
+    if let Some(on) = &facts.on {
+        let state = view.nodes.get(on).map_or("on its way", |n| match n {
+            _ if n.node.initialized => "ready",
+            _ if n.node.registered => "starting",
+            _ if n.launched => "launched",
+            _ => "being launched",
+        });
+        answer.summary = format!("waits for {on}, which was made for it and is {state}");
+        return answer;
+    }
+    let options = Options { effort: Effort::Quick, ..schedule::options(settings) };
+    let deadline = Instant::now() + LIMIT;
+    let plan = solver::solve(&view.snapshot, &options, &|| Instant::now() < deadline);
+    let key = PodRef { namespace: pod.namespace.clone(), name: pod.name.clone() };
+    let Some(why) = solver::explain(&view.snapshot, &pod.namespace, &pod.name, Some(&plan), &options) else {
+        answer.summary = "arrived just now; ask again in a moment".to_owned();
+        return answer;
+    };
+    answer.rejections = wire::rejections(&why);
+    let uids = wire::Uids::of(view, []);
+    if let Some((index, node)) = plan.new_nodes.iter().enumerate().find(|(_, n)| n.pods.contains(&key)) {
+        answer.planned = Some(wire::planned(node, index, &uids));
+    } else if let Some(node) = plan.existing.iter().find(|n| n.pods.contains(&key)) {
+        answer.node = node.node.to_string();
+    }
+    if answer.node.is_empty() {
+        answer.node_rejections = misses::of(view, &pod.spec);
+    }
+    answer.summary =
+        if answer.planned.is_none() && answer.node.is_empty() { why.to_string() } else { why.verdict };
+    answer
+}

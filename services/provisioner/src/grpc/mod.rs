@@ -1,0 +1,163 @@
+//! The gRPC server: who may call what, and the handlers. Each converts, asks a handle or a pure function, and converts back.
+
+mod explain;
+mod launch;
+mod misses;
+mod plan;
+mod replacements;
+mod simulate;
+mod snapshot;
+mod wire;
+
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use proto::provisioner::v1::provisioner_server::{Provisioner, ProvisionerServer, SERVICE_NAME};
+use proto::provisioner::v1::{
+    CreateReplacementsRequest, CreateReplacementsResponse, ExplainPodRequest, ExplainPodResponse,
+    GetSnapshotRequest, GetSnapshotResponse, PlanRequest, PlanResponse, SimulateManyRequest,
+    SimulateManyResponse, SimulateRequest, SimulateResponse,
+};
+use runtime::Service;
+use runtime::grpc::{Access, GrpcServer, Humans, errors};
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::claims::Creator;
+use crate::cluster::ClusterView;
+use crate::deps::Deps;
+use crate::schedule::VerdictsHandle;
+use std::sync::Arc;
+
+pub(crate) fn server(deps: Deps, creator: Creator, verdicts: VerdictsHandle) -> GrpcServer {
+    let access = Access::new()
+        .allow(SERVICE_NAME, "Simulate", &[Service::Disruption, Service::InterruptionWatcher], Humans::Read)
+        .allow(SERVICE_NAME, "SimulateMany", &[Service::Disruption], Humans::Read)
+        .allow(
+            SERVICE_NAME,
+            "CreateReplacements",
+            &[Service::Disruption, Service::InterruptionWatcher],
+            Humans::Granted,
+        )
+        .allow(SERVICE_NAME, "Plan", &[], Humans::Read)
+        .allow(SERVICE_NAME, "ExplainPod", &[], Humans::Read)
+        .allow(SERVICE_NAME, "GetSnapshot", &[Service::Disruption], Humans::Read);
+    GrpcServer::new(access).add_service(ProvisionerServer::new(Handler { deps, creator, verdicts }))
+}
+
+#[derive(Clone)]
+struct Handler {
+    deps: Deps,
+    creator: Creator,
+    verdicts: VerdictsHandle,
+}
+
+impl Handler {
+    /// The cluster as it is now; nothing is answered from a half-filled one.
+    async fn view(&self) -> Result<Arc<ClusterView>, Status> {
+        let view = self.deps.cluster.fresh().await;
+        if view.synced {
+            return Ok(view);
+        }
+        Err(errors::unavailable(
+            "NOT_SYNCED",
+            "the cluster's state is not complete yet; see /readyz for what is missing",
+        ))
+    }
+}
+
+/// Runs what computes for long on the pool for that.
+async fn computed<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Status> {
+    let span = tracing::Span::current();
+    let outcome = tokio::task::spawn_blocking(move || span.in_scope(work)).await;
+    outcome.map_err(|error| Status::internal(format!("the computation failed: {error}")))
+}
+
+#[tonic::async_trait]
+impl Provisioner for Handler {
+    async fn simulate(
+        &self,
+        request: Request<SimulateRequest>,
+    ) -> Result<Response<SimulateResponse>, Status> {
+        let question = simulate::Question::read(request.into_inner())?;
+        let view = self.view().await?;
+        let view = simulate::with_added(&self.deps, view, &question).await?;
+        let (settings, replica) = (Arc::clone(&self.deps.settings), Arc::clone(&self.deps.replica));
+        let answer = computed(move || simulate::answer(&view, &question, &settings, &replica)).await??;
+        Ok(Response::new(answer))
+    }
+
+    type SimulateManyStream = BoxStream<'static, Result<SimulateManyResponse, Status>>;
+
+    async fn simulate_many(
+        &self,
+        request: Request<Streaming<SimulateManyRequest>>,
+    ) -> Result<Response<Self::SimulateManyStream>, Status> {
+        let view = self.view().await?;
+        let deps = self.deps.clone();
+        let at_once = std::thread::available_parallelism().map_or(2, usize::from);
+        let answers = request.into_inner().map(move |asked| {
+            let (view, deps) = (Arc::clone(&view), deps.clone());
+            async move { simulate::one_of_many(view, deps, asked?).await }
+        });
+        Ok(Response::new(answers.buffer_unordered(at_once).boxed()))
+    }
+
+    async fn create_replacements(
+        &self,
+        request: Request<CreateReplacementsRequest>,
+    ) -> Result<Response<CreateReplacementsResponse>, Status> {
+        let Some(lost) = self.deps.leadership.until_lost() else {
+            return Err(errors::not_leader(None));
+        };
+        let view = self.view().await?;
+        let orders = replacements::orders(&request.into_inner(), &view)?;
+        let made = self.creator.create(orders, &lost).await;
+        Ok(Response::new(replacements::answer(made)?))
+    }
+
+    async fn plan(&self, request: Request<PlanRequest>) -> Result<Response<PlanResponse>, Status> {
+        let change = plan::Change::read(request.into_inner())?;
+        let view = self.view().await?;
+        let input = self.deps.cluster.input().await;
+        let input = input.ok_or_else(|| errors::unavailable("STOPPING", "this replica is stopping"))?;
+        let (deps, offer) = (self.deps.clone(), self.deps.catalog.latest());
+        let answer = computed(move || plan::answer(&view, input, &offer, &change, &deps)).await??;
+        Ok(Response::new(answer))
+    }
+
+    async fn explain_pod(
+        &self,
+        request: Request<ExplainPodRequest>,
+    ) -> Result<Response<ExplainPodResponse>, Status> {
+        let pod = request.into_inner().pod.ok_or_else(|| errors::invalid("pod", "name a pod"))?;
+        if pod.namespace.is_empty() || pod.name.is_empty() {
+            return Err(errors::invalid("pod", "give namespace and name"));
+        }
+        let view = self.view().await?;
+        let Some(facts) = self.deps.cluster.pod(&pod.namespace, &pod.name).await else {
+            return Err(errors::not_found(
+                "pod",
+                &format!("{}/{} (or it has finished)", pod.namespace, pod.name),
+            ));
+        };
+        if !pod.uid.is_empty() && *facts.pod.uid != *pod.uid {
+            return Err(errors::not_found(
+                "pod",
+                &format!("{}/{} with uid {}", pod.namespace, pod.name, pod.uid),
+            ));
+        }
+        let (settings, replica) = (Arc::clone(&self.deps.settings), Arc::clone(&self.deps.replica));
+        let answer = computed(move || explain::answer(&view, &facts, &settings, &replica)).await?;
+        Ok(Response::new(answer))
+    }
+
+    async fn get_snapshot(
+        &self,
+        request: Request<GetSnapshotRequest>,
+    ) -> Result<Response<GetSnapshotResponse>, Status> {
+        let view = self.deps.cluster.fresh().await;
+        let verdicts = Arc::clone(&self.verdicts.borrow());
+        let leader = self.deps.leadership.is_leader();
+        let answer = snapshot::answer(&view, &verdicts, leader, &self.deps.replica, &request.into_inner());
+        Ok(Response::new(answer))
+    }
+}

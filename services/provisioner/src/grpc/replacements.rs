@@ -1,0 +1,98 @@
+//! Claims for nodes that a disruption command is about to remove. The same command never makes them twice: names follow from
+//! its id.
+
+use std::sync::Arc;
+
+use proto::provisioner::v1 as pb;
+use proto::types::v1 as types;
+use runtime::grpc::errors;
+use tonic::{Code, Status};
+
+use super::wire;
+use crate::claims::{self, Made, Order, Wanted};
+use crate::cluster::ClusterView;
+
+/// Reasons as the reference's metric spells them.
+const REASONS: [&str; 7] =
+    ["underutilized", "empty", "drifted", "expired", "unhealthy", "interrupted", "overprovisioned"];
+
+pub(super) fn orders(
+    request: &pb::CreateReplacementsRequest,
+    view: &ClusterView,
+) -> Result<Vec<Order>, Status> {
+    if request.command_id.is_empty() {
+        return Err(errors::invalid(
+            "command_id",
+            "must not be empty: it is what makes the call safe to repeat",
+        ));
+    }
+    if request.nodes.is_empty() {
+        return Err(errors::invalid("nodes", "name at least one node to create"));
+    }
+    let lower = request.reason.to_lowercase();
+    let reason = REASONS.into_iter().find(|known| *known == lower).unwrap_or("other");
+    request.nodes.iter().enumerate().map(|(index, node)| order(request, index, node, reason, view)).collect()
+}
+
+fn order(
+    request: &pb::CreateReplacementsRequest,
+    index: usize,
+    node: &types::PlannedNode,
+    reason: &'static str,
+    view: &ClusterView,
+) -> Result<Order, Status> {
+    let field = format!("nodes[{index}]");
+    let pool = view
+        .pool_objects
+        .get(&node.node_pool)
+        .filter(|p| p.metadata.deletion_timestamp.is_none())
+        .ok_or_else(|| errors::not_found("NodePool", &node.node_pool))?;
+    if let Some(error) = claims::over_limit(pool, view.pools.get(node.node_pool.as_str())) {
+        return Err(errors::status(
+            Code::FailedPrecondition,
+            "OVER_LIMIT",
+            error.to_string(),
+            [("nodepool", node.node_pool.clone())],
+        ));
+    }
+    if node.instance_types.is_empty() && pool.spec.replicas.is_none() {
+        return Err(errors::invalid(&format!("{field}.instance_types"), "list the types it may become"));
+    }
+    let requests = node.requests.clone().unwrap_or_default();
+    let uids = node.pods.iter().map(|pod| pod.uid.as_str()).filter(|uid| !uid.is_empty());
+    Ok(Order {
+        pool: Arc::clone(pool),
+        wanted: Wanted {
+            requirements: wire::read_requirements(&node.requirements, &format!("{field}.requirements"))?,
+            instance_types: (!node.instance_types.is_empty()).then(|| node.instance_types.clone()),
+            requests: wire::read_resources(&requests, &format!("{field}.requests"))?,
+            min_values_relaxed: false,
+            annotations: claims::promise(uids),
+        },
+        command: Some((request.command_id.clone(), index)),
+        reason,
+    })
+}
+
+/// All or an error that names what is missing; what was made stays, and a repeated call finds it.
+pub(super) fn answer(
+    made: Vec<Result<Made, claims::Error>>,
+) -> Result<pb::CreateReplacementsResponse, Status> {
+    let total = made.len();
+    let mut node_claims = Vec::with_capacity(total);
+    let mut existed = 0;
+    for (index, one) in made.into_iter().enumerate() {
+        let one = one.map_err(|error| {
+            let message =
+                format!("nodes[{index}] of {total}: {error}; call again with the same command_id to go on");
+            errors::status(Code::Unavailable, "NOT_CREATED", message, [("index", index.to_string())])
+        })?;
+        existed += usize::from(one.existed);
+        let meta = &one.claim.metadata;
+        node_claims.push(types::ObjectRef {
+            name: meta.name.clone().unwrap_or_default(),
+            uid: meta.uid.clone().unwrap_or_default(),
+        });
+    }
+    Ok(pb::CreateReplacementsResponse { node_claims, already_existed: existed == total })
+}

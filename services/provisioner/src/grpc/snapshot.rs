@@ -1,0 +1,103 @@
+//! What this replica believes about the cluster.
+
+use model::node::NodeState;
+use proto::provisioner::v1 as pb;
+use proto::types::v1 as types;
+
+use super::wire;
+use crate::cluster::{ClusterView, NodeView};
+use crate::schedule::{Verdict, Verdicts};
+
+pub(super) fn answer(
+    view: &ClusterView,
+    verdicts: &Verdicts,
+    leader: bool,
+    replica: &str,
+    asked: &pb::GetSnapshotRequest,
+) -> pb::GetSnapshotResponse {
+    let prices =
+        || view.snapshot.node_ids().map(|id| (view.snapshot.node_name(id), view.snapshot.node_price(id)));
+    let ours = |name: &str| view.nodes.get(name).is_some_and(|n| n.node.managed());
+    let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    let mut answer = pb::GetSnapshotResponse {
+        snapshot: Some(wire::version(view, replica)),
+        synced: view.synced,
+        leader,
+        nodes: count(view.nodes.values().filter(|n| n.object.is_some()).count()),
+        bound_pods: view.bound_pods,
+        pending_pods: count(view.pending.len()),
+        in_flight_claims: count(
+            view.nodes.values().filter(|n| n.node.managed() && n.object.is_none()).count(),
+        ),
+        micro_usd_per_hour: prices()
+            .filter(|(name, _)| ours(name))
+            .filter_map(|(_, p)| p)
+            .map(|p| p.get())
+            .sum(),
+        node_summaries: Vec::new(),
+        pending: Vec::new(),
+    };
+    if asked.with_nodes {
+        let prices: std::collections::BTreeMap<_, _> = prices().collect();
+        let price = |name: &std::sync::Arc<str>| prices.get(name).copied().flatten().map_or(0, |p| p.get());
+        answer.node_summaries = view.nodes.iter().map(|(name, node)| summary(node, price(name))).collect();
+    }
+    if asked.with_pending {
+        answer.pending = view.pending.iter().map(|pod| pending(pod, verdicts)).collect();
+    }
+    answer
+}
+
+fn summary(view: &NodeView, micro_usd_per_hour: i64) -> pb::NodeSummary {
+    let node = &view.node;
+    let offering = node.price_key().filter(|_| node.managed()).map(|key| types::Offering {
+        instance_type: key.instance_type.to_owned(),
+        zone: key.zone.to_owned(),
+        zone_id: node.labels.get(model::labels::ZONE_ID).cloned().unwrap_or_default(),
+        capacity_type: wire::capacity_type(key.capacity_type).into(),
+        micro_usd_per_hour,
+        available: true,
+        reservation_id: key.reservation.unwrap_or_default().to_owned(),
+        reservation_capacity: 0,
+    });
+    pb::NodeSummary {
+        name: node.name.to_string(),
+        node_claim: node.claim.as_deref().unwrap_or_default().to_owned(),
+        node_pool: node.pool.as_deref().unwrap_or_default().to_owned(),
+        offering,
+        allocatable: Some(wire::resources(&node.allocatable)),
+        requested: Some(wire::resources(&view.requested)),
+        pods: u32::try_from(view.pods.len()).unwrap_or(u32::MAX),
+        phase: phase(view).to_owned(),
+    }
+}
+
+fn phase(view: &NodeView) -> &'static str {
+    match view {
+        _ if view.node.state == NodeState::Deleting => "deleting",
+        _ if view.node.initialized => "initialised",
+        _ if view.node.registered => "registered",
+        _ if view.launched => "launched",
+        _ => "created",
+    }
+}
+
+fn pending(pod: &crate::cluster::PendingPod, verdicts: &Verdicts) -> pb::PendingPod {
+    let (nominated, reason) = match (&pod.nominated, &pod.rejected, verdicts.get(&pod.uid)) {
+        (Some(node), _, _) => (node.to_string(), String::new()),
+        (None, Some(why), _) => (String::new(), why.to_string()),
+        (None, None, Some(Verdict::Fits(node) | Verdict::Made(node))) => (node.to_string(), String::new()),
+        (None, None, Some(Verdict::Unschedulable(why))) => (String::new(), why.to_string()),
+        (None, None, None) => (String::new(), String::new()),
+    };
+    pb::PendingPod {
+        pod: Some(types::PodRef {
+            namespace: pod.namespace.to_string(),
+            name: pod.name.to_string(),
+            uid: pod.uid.to_string(),
+        }),
+        since: Some(wire::timestamp(pod.since)),
+        nominated,
+        reason,
+    }
+}
