@@ -16,8 +16,11 @@ mod config;
 mod deps;
 mod grpc;
 pub mod launch;
+mod lifecycle;
 mod metrics;
 pub mod nodeclass;
+mod nodepool;
+mod nodes;
 mod schedule;
 
 use std::sync::Arc;
@@ -53,6 +56,8 @@ pub async fn start(config: Config, shell: &mut runtime::Shell) -> anyhow::Result
         launcher: aws.clone(),
         classes: aws,
     };
+
+    nodes::spawn(shell, &deps).await?;
 
     let (windows, closed) = mpsc::channel(1);
     let batcher = batch::Batcher {
