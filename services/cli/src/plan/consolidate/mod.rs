@@ -138,9 +138,7 @@ impl Run<'_> {
             let tried = tried.to_vec();
             let (plan, outcome) = self.simulate(&tried, snapshot);
             let mut decision = judge(&tried, &outcome, self.settings());
-            if let [replacement] = outcome.new_nodes.as_slice() {
-                decision = same_type_guard(&tried, replacement, decision);
-            }
+            decision = same_type_guard(&tried, &outcome.new_nodes, decision);
             decision = self.balanced(&tried, &plan, decision, totals);
             if !matches!(decision, Decision::Leave(_)) {
                 let nodes = tried.iter().map(|c| Arc::clone(&c.node)).collect();
@@ -180,7 +178,7 @@ impl Run<'_> {
     }
 
     fn settings(&self) -> Settings {
-        Settings { spot_to_spot: self.rest.spot_to_spot }
+        Settings { spot_to_spot: self.rest.spot_to_spot, many_for_many: true }
     }
 
     /// Pods of removed nodes placed anew; pods that were pending anyway are no obstacle.
@@ -289,28 +287,27 @@ impl Run<'_> {
     }
 
     fn carry_out(&mut self, found: Found) {
-        let mut node = found.plan.new_nodes.first().cloned();
-        if let (Some(node), Decision::Replace { types, pin_spot }) = (&mut node, &found.decision) {
-            launch::narrow(node, types, *pin_spot, &self.state.input);
-        }
-        let replaced = node.filter(|_| matches!(found.decision, Decision::Replace { .. }));
-        let price: MicroDollars = found.nodes.iter().map(|n| self.state.price_of(n)).sum();
-        let mut savings = price;
+        let mut savings: MicroDollars = found.nodes.iter().map(|n| self.state.price_of(n)).sum();
         let mut nodes = Vec::new();
-        let first_new = self.made;
         let mut moves: Vec<Move> = Vec::new();
         let mut targets: BTreeMap<String, Arc<str>> = BTreeMap::new();
         for existing in &found.plan.existing {
             targets.extend(existing.pods.iter().map(|pod| (pod.to_string(), Arc::clone(&existing.node))));
         }
-        if let Some(node) = &replaced {
+        let kept = match &found.decision {
+            Decision::Replace(kept) => kept.as_slice(),
+            Decision::Delete | Decision::Leave(_) => &[],
+        };
+        for (node, kept) in found.plan.new_nodes.iter().zip(kept) {
+            let mut node = node.clone();
+            launch::narrow(&mut node, &kept.types, kept.pin_spot, &self.state.input);
             savings -= node.launch.price;
-            let name: Arc<str> = Arc::from(format!("new-{first_new}"));
+            let name: Arc<str> = Arc::from(format!("new-{}", self.made));
             targets.extend(node.pods.iter().map(|pod| (pod.to_string(), Arc::clone(&name))));
-            let mut shown = AnswerNode::of(node, first_new);
+            let mut shown = AnswerNode::of(&node, self.made);
             shown.pods.retain(|pod| self.state.node_of(pod).is_some_and(|n| found.nodes.contains(&n)));
             nodes.push(shown);
-            self.state.launch(node, first_new);
+            self.state.launch(&node, self.made);
             self.made += 1;
         }
         for (pod, from) in self.state.remove(&found.nodes, &targets) {

@@ -16,6 +16,9 @@ pub const SPOT_TO_SPOT_TYPES: usize = 15;
 pub struct Settings {
     /// Gate `SpotToSpotConsolidation`.
     pub spot_to_spot: bool,
+    /// Several nodes may be replaced by several cheaper ones, as long as the nodes do not become more. The reference
+    /// replaces by one only.
+    pub many_for_many: bool,
 }
 
 /// What a simulation of removing some candidates came to.
@@ -60,13 +63,18 @@ pub struct MinValues {
 pub enum Decision {
     /// Everything fits elsewhere.
     Delete,
-    /// One new node takes over; these types of it, by index, are cheap enough. `pin_spot`: it must be launched as spot, since
-    /// an on-demand launch might be dearer than what it replaces.
-    Replace {
-        types: Vec<usize>,
-        pin_spot: bool,
-    },
+    /// New nodes take over, one entry for each of the outcome's.
+    Replace(Vec<Kept>),
     Leave(Refusal),
+}
+
+/// What a new node may still become: at their worst, all new nodes together cost less than what they replace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// Types, by index.
+    pub types: Vec<usize>,
+    /// It must be launched as spot, since an on-demand launch might be dearer than what it replaces.
+    pub pin_spot: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,25 +121,47 @@ pub fn judge(candidates: &[&Candidate], outcome: &Outcome, settings: Settings) -
     if !outcome.left_over.is_empty() {
         return Decision::Leave(Refusal::LeftOver(outcome.left_over.clone()));
     }
-    let replacement = match outcome.new_nodes.as_slice() {
-        [] => return Decision::Delete,
-        [one] => one,
-        several => return Decision::Leave(Refusal::TooManyNew(several.len())),
-    };
     let price: MicroDollars = candidates.iter().map(|c| c.price).sum();
-    if replacement.allows_spot && candidates.iter().all(|c| c.spot) {
-        return spot_to_spot(candidates, price, replacement, settings);
+    let most = if settings.many_for_many { candidates.len().max(1) } else { 1 };
+    match outcome.new_nodes.as_slice() {
+        [] => Decision::Delete,
+        several if several.len() > most => Decision::Leave(Refusal::TooManyNew(several.len())),
+        [one] if one.allows_spot && candidates.iter().all(|c| c.spot) => {
+            spot_to_spot(candidates, price, one, settings)
+        }
+        several => replace(candidates, price, several, settings),
     }
-    let cheaper: Vec<usize> =
-        (0..replacement.types.len()).filter(|&index| replacement.types[index].worst_price < price).collect();
-    if cheaper.is_empty() {
+}
+
+/// Every new node may cost what its cheapest type costs at worst, and an equal share of what is saved beyond that.
+fn replace(
+    candidates: &[&Candidate],
+    price: MicroDollars,
+    replacements: &[Replacement],
+    settings: Settings,
+) -> Decision {
+    let spot_again = replacements.iter().any(|r| r.allows_spot) && candidates.iter().all(|c| c.spot);
+    if spot_again && !settings.spot_to_spot {
+        return Decision::Leave(Refusal::SpotToSpotDisabled);
+    }
+    let least = |r: &Replacement| r.types.iter().map(|t| t.worst_price).min().unwrap_or(MicroDollars::MAX);
+    let together: MicroDollars = replacements.iter().map(least).sum();
+    if together >= price {
         return Decision::Leave(Refusal::NotCheaper);
     }
-    if let Some(refusal) = lacking_values(replacement, &cheaper) {
-        return Decision::Leave(refusal);
+    let count = i64::try_from(replacements.len()).unwrap_or(i64::MAX).max(1);
+    let share = MicroDollars::new(((price - together).get() - 1) / count);
+    let mut kept = Vec::with_capacity(replacements.len());
+    for replacement in replacements {
+        let ceiling = least(replacement) + share;
+        let types: Vec<usize> =
+            (0..replacement.types.len()).filter(|&t| replacement.types[t].worst_price <= ceiling).collect();
+        if let Some(refusal) = lacking_values(replacement, &types) {
+            return Decision::Leave(refusal);
+        }
+        kept.push(Kept { types, pin_spot: replacement.allows_spot && replacement.allows_on_demand });
     }
-    let pin_spot = replacement.allows_spot && replacement.allows_on_demand;
-    Decision::Replace { types: cheaper, pin_spot }
+    Decision::Replace(kept)
 }
 
 fn spot_to_spot(
@@ -162,7 +192,7 @@ fn spot_to_spot(
         }
         cheaper.truncate(kept);
     }
-    Decision::Replace { types: cheaper, pin_spot: true }
+    Decision::Replace(vec![Kept { types: cheaper, pin_spot: true }])
 }
 
 fn lacking_values(replacement: &Replacement, types: &[usize]) -> Option<Refusal> {
@@ -174,23 +204,31 @@ fn lacking_values(replacement: &Replacement, types: &[usize]) -> Option<Refusal>
 
 /// Several nodes must not be replaced by one of a type that is among them at no lower price than its own: then it is better to
 /// keep that one and delete the others. Narrows a [`Decision::Replace`], or turns it down.
-pub fn same_type_guard(candidates: &[&Candidate], replacement: &Replacement, decision: Decision) -> Decision {
-    let Decision::Replace { types, pin_spot } = decision else { return decision };
-    let ceiling = types
-        .iter()
-        .flat_map(|&t| {
-            let name = &replacement.types[t].name;
-            candidates.iter().filter(move |c| c.instance_type.as_ref() == Some(name)).map(|c| c.price)
-        })
-        .min();
-    let Some(ceiling) = ceiling else { return Decision::Replace { types, pin_spot } };
-    let kept: Vec<usize> =
-        types.into_iter().filter(|&t| replacement.types[t].worst_price < ceiling).collect();
-    if kept.is_empty() {
-        return Decision::Leave(Refusal::NotCheaper);
+pub fn same_type_guard(
+    candidates: &[&Candidate],
+    replacements: &[Replacement],
+    decision: Decision,
+) -> Decision {
+    let Decision::Replace(kept) = decision else { return decision };
+    let mut narrowed = Vec::with_capacity(kept.len());
+    for (replacement, kept) in replacements.iter().zip(kept) {
+        let own_price = |t: &usize| {
+            let name = &replacement.types[*t].name;
+            candidates.iter().filter(|c| c.instance_type.as_ref() == Some(name)).map(|c| c.price).min()
+        };
+        let Some(ceiling) = kept.types.iter().filter_map(own_price).min() else {
+            narrowed.push(kept);
+            continue;
+        };
+        let types: Vec<usize> =
+            kept.types.into_iter().filter(|&t| replacement.types[t].worst_price < ceiling).collect();
+        if types.is_empty() {
+            return Decision::Leave(Refusal::NotCheaper);
+        }
+        if let Some(refusal) = lacking_values(replacement, &types) {
+            return Decision::Leave(refusal);
+        }
+        narrowed.push(Kept { types, pin_spot: kept.pin_spot });
     }
-    match lacking_values(replacement, &kept) {
-        Some(refusal) => Decision::Leave(refusal),
-        None => Decision::Replace { types: kept, pin_spot },
-    }
+    Decision::Replace(narrowed)
 }

@@ -9,7 +9,8 @@
 //!  candidates ──> empty::choose ────────────────────────────────> delete together
 //!             └─> MultiNode / SingleNode ── next() ──> simulate ──> judge ──> tell() … ──> Command
 //! ```
-//! The rules are those of the reference: delete, or replace by one strictly cheaper node, many nodes at once if possible.
+//! The rules are those of the reference: delete, or replace by one strictly cheaper node, many nodes at once if possible;
+//! on request also several nodes by several cheaper ones.
 
 mod balanced;
 mod candidate;
@@ -25,8 +26,8 @@ pub use balanced::{PoolTotals, Share, approves};
 pub use candidate::{COST_UNIT, Candidate, by_savings};
 pub use empty::choose as choose_empty;
 pub use judge::{
-    Decision, MinValues, Outcome, Refusal, Replacement, SPOT_TO_SPOT_TYPES, Settings, TypeOption, judge,
-    same_type_guard,
+    Decision, Kept, MinValues, Outcome, Refusal, Replacement, SPOT_TO_SPOT_TYPES, Settings, TypeOption,
+    judge, same_type_guard,
 };
 pub use multi::MultiNode;
 pub use single::SingleNode;

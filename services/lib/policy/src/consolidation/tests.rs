@@ -26,6 +26,10 @@ fn one_new(types: Vec<TypeOption>) -> Outcome {
     Outcome { left_over: Vec::new(), new_nodes: vec![node] }
 }
 
+fn replace(types: Vec<usize>, pin_spot: bool) -> Decision {
+    Decision::Replace(vec![Kept { types, pin_spot }])
+}
+
 fn names(chosen: &[&Candidate]) -> Vec<String> {
     chosen.iter().map(|c| c.node.to_string()).collect()
 }
@@ -73,10 +77,7 @@ fn a_removal_that_leaves_pods_without_a_place_is_refused_with_their_names() {
 fn a_replacement_keeps_only_types_that_are_cheaper_at_their_worst() {
     let node = candidate("a", 100, 3);
     let outcome = one_new(vec![option("cheap", 60), option("equal", 100), option("dear", 150)]);
-    assert_eq!(
-        judge(&[&node], &outcome, Settings::default()),
-        Decision::Replace { types: vec![0], pin_spot: false }
-    );
+    assert_eq!(judge(&[&node], &outcome, Settings::default()), replace(vec![0], false));
     let none = one_new(vec![option("equal", 100)]);
     assert_eq!(judge(&[&node], &none, Settings::default()), Decision::Leave(Refusal::NotCheaper));
 }
@@ -87,6 +88,24 @@ fn two_new_nodes_are_one_too_many() {
     let outcome =
         Outcome { new_nodes: vec![Replacement::default(), Replacement::default()], ..Outcome::default() };
     assert_eq!(judge(&[&node], &outcome, Settings::default()), Decision::Leave(Refusal::TooManyNew(2)));
+}
+
+#[test]
+fn many_for_many_keeps_the_sum_below_what_it_replaces() {
+    let nodes: Vec<Candidate> = (0..3).map(|n| candidate(&format!("n{n}"), 100, 3)).collect();
+    let removed: Vec<&Candidate> = nodes.iter().collect();
+    let one = || Replacement {
+        types: vec![option("cheap", 60), option("fair", 120), option("dear", 180)],
+        allows_on_demand: true,
+        ..Replacement::default()
+    };
+    let outcome = Outcome { left_over: Vec::new(), new_nodes: vec![one(), one()] };
+    let many = Settings { many_for_many: true, ..Settings::default() };
+    // 300 is replaced by at most 2 x (60 + 89).
+    let Decision::Replace(kept) = judge(&removed, &outcome, many) else { panic!("must be replaced") };
+    assert_eq!(kept, vec![Kept { types: vec![0, 1], pin_spot: false }; 2]);
+    assert_eq!(judge(&removed, &outcome, Settings::default()), Decision::Leave(Refusal::TooManyNew(2)));
+    assert_eq!(judge(&removed[..1], &outcome, many), Decision::Leave(Refusal::TooManyNew(2)));
 }
 
 #[test]
@@ -102,10 +121,7 @@ fn a_replacement_that_could_be_either_is_pinned_to_spot() {
     let node = candidate("a", 100, 3);
     let mut outcome = one_new(vec![option("cheap", 60)]);
     outcome.new_nodes[0].allows_spot = true;
-    assert_eq!(
-        judge(&[&node], &outcome, Settings::default()),
-        Decision::Replace { types: vec![0], pin_spot: true }
-    );
+    assert_eq!(judge(&[&node], &outcome, Settings::default()), replace(vec![0], true));
 }
 
 #[test]
@@ -124,21 +140,15 @@ fn spot_replaces_spot_only_with_the_gate_and_enough_cheaper_types() {
         outcome.new_nodes[0].allows_spot = true;
         outcome
     };
-    let on = Settings { spot_to_spot: true };
+    let on = Settings { spot_to_spot: true, ..Settings::default() };
     assert_eq!(
         judge(&[&node], &outcome(20), Settings::default()),
         Decision::Leave(Refusal::SpotToSpotDisabled)
     );
     assert_eq!(judge(&[&node], &outcome(14), on), Decision::Leave(Refusal::TooFewSpotTypes { found: 14 }));
-    assert_eq!(
-        judge(&[&node], &outcome(20), on),
-        Decision::Replace { types: (0..15).collect(), pin_spot: true }
-    );
+    assert_eq!(judge(&[&node], &outcome(20), on), replace((0..15).collect(), true));
     let other = Candidate { spot: true, ..candidate("b", 100, 3) };
-    assert_eq!(
-        judge(&[&node, &other], &outcome(3), on),
-        Decision::Replace { types: vec![0, 1, 2], pin_spot: true }
-    );
+    assert_eq!(judge(&[&node, &other], &outcome(3), on), replace(vec![0, 1, 2], true));
 }
 
 #[test]
@@ -152,7 +162,7 @@ fn min_values_must_hold_among_the_cheaper_types() {
         values: vec![value("m5"), value("m6"), value("m7")],
     };
     outcome.new_nodes[0].min_values = vec![demand(2)];
-    assert!(matches!(judge(&[&node], &outcome, Settings::default()), Decision::Replace { .. }));
+    assert!(matches!(judge(&[&node], &outcome, Settings::default()), Decision::Replace(_)));
     outcome.new_nodes[0].min_values = vec![demand(3)];
     assert_eq!(
         judge(&[&node], &outcome, Settings::default()),
@@ -165,17 +175,11 @@ fn several_nodes_are_not_replaced_by_one_of_their_own_type_at_its_price() {
     let (a, b) = (candidate("a", 100, 3), candidate("b", 100, 3));
     let outcome = one_new(vec![option("t3.large", 80), option("m5.large", 100)]);
     let decision = judge(&[&a, &b], &outcome, Settings::default());
-    assert_eq!(decision, Decision::Replace { types: vec![0, 1], pin_spot: false });
-    assert_eq!(
-        same_type_guard(&[&a, &b], &outcome.new_nodes[0], decision),
-        Decision::Replace { types: vec![0], pin_spot: false }
-    );
+    assert_eq!(decision, replace(vec![0, 1], false));
+    assert_eq!(same_type_guard(&[&a, &b], &outcome.new_nodes, decision), replace(vec![0], false));
     let same = one_new(vec![option("m5.large", 100)]);
     let decision = judge(&[&a, &b], &same, Settings::default());
-    assert_eq!(
-        same_type_guard(&[&a, &b], &same.new_nodes[0], decision),
-        Decision::Leave(Refusal::NotCheaper)
-    );
+    assert_eq!(same_type_guard(&[&a, &b], &same.new_nodes, decision), Decision::Leave(Refusal::NotCheaper));
 }
 
 #[test]
