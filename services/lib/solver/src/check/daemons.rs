@@ -1,7 +1,5 @@
 //! Which DaemonSets run a pod on a node.
 
-use std::sync::Arc;
-
 use model::labels;
 use model::pod::PodSpec;
 use model::pool::DaemonSet;
@@ -11,19 +9,15 @@ use model::requirements::Requirements;
 use model::resources::{PODS, Resources};
 use model::taint::Taint;
 
-use super::labels::{Labels, terms};
+use super::labels::{Labels, selects};
 use super::taints::bears_hard;
 
 /// Daemons whose pods will run on the node in this outcome. Soft taints do not keep them away, and a new node will be
 /// registered and initialised one day.
-pub(super) fn on<'a>(
-    daemons: &'a [DaemonSet],
-    labels: &Labels<'_>,
-    taints: &[&Taint],
-) -> impl Iterator<Item = &'a Arc<PodSpec>> {
-    daemons.iter().map(|daemon| &daemon.pod).filter(move |pod| {
-        bears_hard(pod, taints.iter().copied()) && terms(pod).iter().any(|term| runs(labels, term))
-    })
+pub(super) fn on<'a>(daemons: &'a [DaemonSet], labels: &Labels<'_>, taints: &[&Taint]) -> Vec<&'a PodSpec> {
+    let comes =
+        |pod: &&PodSpec| bears_hard(pod, taints.iter().copied()) && selects(pod, |asked| runs(labels, asked));
+    daemons.iter().map(|daemon| &*daemon.pod).filter(comes).collect()
 }
 
 fn runs(on: &Labels<'_>, term: &Requirements) -> bool {

@@ -42,9 +42,7 @@ impl Domain {
 
     pub(super) fn may_meet(&self, other: &Self) -> bool {
         let some = |d: &Self| d.open || !d.possible.is_empty();
-        some(self)
-            && some(other)
-            && (self.open || other.open || !self.possible.is_disjoint(&other.possible))
+        some(self) && some(other) && (self.open || other.open || !self.possible.is_disjoint(&other.possible))
     }
 }
 

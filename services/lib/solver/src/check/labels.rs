@@ -64,12 +64,19 @@ impl Labels<'_> {
 
     /// Node selector, and any of the required terms.
     pub(super) fn satisfy_pod(&self, pod: &PodSpec) -> bool {
-        terms(pod).iter().any(|term| self.satisfy(term))
+        selects(pod, |asked| self.satisfy(asked))
     }
 
     pub(super) fn may_satisfy_pod(&self, pod: &PodSpec) -> bool {
-        terms(pod).iter().any(|term| self.may_satisfy(term))
+        selects(pod, |asked| self.may_satisfy(asked))
     }
+}
+
+/// Node selector and any of the required terms, each judged by itself: an intersection of contradictory ones would look like
+/// a wish for nodes without the label.
+pub(super) fn selects(pod: &PodSpec, holds: impl Fn(&Requirements) -> bool) -> bool {
+    let term = pod.required_node_affinity.is_empty() || pod.required_node_affinity.iter().any(&holds);
+    term && holds(&Requirements::from_labels(&pod.node_selector))
 }
 
 /// Node selector and required node affinity as OR-ed sets.

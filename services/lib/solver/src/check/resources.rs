@@ -1,7 +1,8 @@
 //! Pods and daemons fit the node, whichever of its types it becomes.
 
 use model::catalog::{InstanceType, Offering};
-use model::pool::NodePool;
+use model::pod::Pod;
+use model::pool::{ClusterInput, NodePool};
 use model::quantity::Quantity;
 use model::resources::{HUGE_PAGES_PREFIX, MEMORY, Resources};
 use model::taint::Taint;
@@ -19,7 +20,7 @@ pub(super) fn check(cluster: &Cluster<'_>, found: &mut Vec<Violation>) {
     for (site, node) in cluster.nodes().filter(|(site, _)| !site.new.is_empty()) {
         let taints: Vec<&Taint> = node.scheduling_taints().collect();
         let due = daemons::on(&cluster.input.daemon_sets, &Labels::Node(node), &taints);
-        let mut missing = daemons::sum(due.map(|pod| &**pod));
+        let mut missing = daemons::sum(due.into_iter());
         missing.sub(&daemons::sum(site.bound.iter().filter(|pod| pod.daemon).map(|pod| &*pod.spec)));
         let mut free = node.allocatable.clone();
         free.sub_all(&daemons::sum(site.bound.iter().map(|pod| &*pod.spec)));
@@ -29,7 +30,8 @@ pub(super) fn check(cluster: &Cluster<'_>, found: &mut Vec<Violation>) {
     }
 }
 
-/// A type must hold everything in at least one way of launching it: offerings that override its capacity may fall out.
+/// A type must hold everything in at least one way of launching it; ways that do not hold it are no outcomes, unless there
+/// is none else.
 fn check_new(
     cluster: &Cluster<'_>,
     site: &Site<'_>,
@@ -38,48 +40,54 @@ fn check_new(
     found: &mut Vec<Violation>,
 ) {
     let pods = daemons::sum(site.new.iter().map(|pod| &*pod.spec));
-    let mut least: Option<Resources> = None;
+    let mut most = Resources::new();
     for name in node.instance_types.iter() {
-        let mut tight = None;
-        let mut fits = false;
-        for outcome in site.outcomes_of(name) {
-            let overhead = overhead(cluster, pool, outcome);
-            let mut wanted = pods.clone();
-            wanted.add(&overhead);
-            let free = allocatable(outcome.instance, outcome.offering);
-            if wanted.fits(&free) {
-                fits = true;
-            } else if tight.is_none() {
-                tight = Some((Labels::Outcome(outcome).to_string(), wanted, free));
-            }
-            least = Some(least.map_or_else(|| overhead.clone(), |least| least.min(&overhead)));
-        }
-        if let (false, Some((outcome, wanted, free))) = (fits, tight) {
-            report(site, outcome, &wanted, &free, found);
-        }
+        let Some(outcome) = site.outcomes_of(name).next() else { continue };
+        let overhead = overhead(cluster.input, pool, outcome);
+        most.max(&overhead);
+        let (wanted, free) = needs(&pods, &overhead, outcome);
+        report(site, Labels::Outcome(outcome).to_string(), &wanted, &free, found);
     }
-    let mut total = pods;
-    total.add(&least.unwrap_or_default());
-    if total != node.requests {
+    // Stated is the least overhead of all types that would do, also of those that are not listed for being too many.
+    most.add(&pods);
+    if !pods.fits(&node.requests) || !node.requests.fits(&most) {
         found.push(Violation::WrongRequests {
             at: site.place.clone(),
             stated: node.requests.to_string(),
-            actual: total.to_string(),
+            pods: pods.to_string(),
+            most: most.to_string(),
         });
     }
 }
 
-fn overhead(cluster: &Cluster<'_>, pool: &NodePool, outcome: Outcome<'_>) -> Resources {
+/// Whether pods and the daemons of this outcome fit.
+pub(super) fn fits(input: &ClusterInput, pool: &NodePool, pods: &[&Pod], outcome: Outcome<'_>) -> bool {
+    let pods = daemons::sum(pods.iter().map(|pod| &*pod.spec));
+    let (wanted, free) = needs(&pods, &overhead(input, pool, outcome), outcome);
+    wanted.fits(&free)
+}
+
+/// What is wanted, and what there is.
+fn needs(pods: &Resources, overhead: &Resources, outcome: Outcome<'_>) -> (Resources, Resources) {
+    let mut wanted = pods.clone();
+    wanted.add(overhead);
+    (wanted, allocatable(outcome.instance, outcome.offering))
+}
+
+fn overhead(input: &ClusterInput, pool: &NodePool, outcome: Outcome<'_>) -> Resources {
     let taints: Vec<&Taint> = pool.taints.iter().collect();
     let labels = Labels::Outcome(outcome);
-    daemons::sum(daemons::on(&cluster.input.daemon_sets, &labels, &taints).map(|pod| &**pod))
+    daemons::sum(daemons::on(&input.daemon_sets, &labels, &taints).into_iter())
 }
 
 /// Capacity less overhead, less what huge pages take out of the memory.
 fn allocatable(instance: &InstanceType, offering: &Offering) -> Resources {
     let mut free = capacity(instance, offering);
-    let pages: Vec<Quantity> =
-        free.iter().filter(|(name, _)| name.starts_with(HUGE_PAGES_PREFIX)).map(|(_, amount)| amount).collect();
+    let pages: Vec<Quantity> = free
+        .iter()
+        .filter(|(name, _)| name.starts_with(HUGE_PAGES_PREFIX))
+        .map(|(_, amount)| amount)
+        .collect();
     free.sub(&replaced(&instance.overhead, &offering.overhead_override));
     for amount in pages {
         let left = (free.get(MEMORY) - amount).max(Quantity::ZERO);

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::catalog::LabelMap;
-use model::pod::{LabelSelector, Pod, PodAffinityTerm, SelectorOperator, SelectorRequirement, TopologySpread};
+use model::pod::{
+    LabelSelector, Pod, PodAffinityTerm, SelectorOperator, SelectorRequirement, TopologySpread,
+};
 use model::pool::ClusterInput;
 
 /// The label that Kubernetes puts on every namespace.
@@ -22,8 +24,7 @@ impl Selected {
         let selector = constraint.selector.as_ref();
         Self {
             namespaces: BTreeSet::from([pod.namespace.to_string()]),
-            selector: selector
-                .map(|s| with_own(s, pod, &constraint.match_label_keys, SelectorOperator::In)),
+            selector: selector.map(|s| with_own(s, pod, &constraint.match_label_keys, SelectorOperator::In)),
         }
     }
 

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::catalog::{CapacityType, InstanceType};
+use model::catalog::{CapacityType, InstanceType, Offering};
 use model::node::{Node, NodeState};
 use model::pod::Pod;
 use model::pool::{ClusterInput, NodePool};
 
 use super::labels::{Labels, Outcome};
+use super::resources;
 use super::violation::Place;
 use crate::options::Options;
 use crate::plan::{NewNode, Plan, PodRef};
@@ -99,12 +100,15 @@ impl<'a> Cluster<'a> {
         }));
         for (index, node) in plan.new_nodes.iter().enumerate() {
             let pool = input.pools.iter().find(|pool| pool.name == node.pool);
+            let new = find(&node.pods);
+            let outcomes =
+                pool.map_or_else(Vec::new, |pool| outcomes(input, pool, node, index, &new, options));
             sites.push(Site {
                 place: Place::New { index, pool: node.pool.clone() },
                 kind: Kind::New { node, pool },
-                new: find(&node.pods),
+                new,
                 bound: Vec::new(),
-                outcomes: pool.map_or_else(Vec::new, |pool| outcomes(input, pool, node, index, options)),
+                outcomes,
             });
         }
         Self { input, sites, to_place }
@@ -136,10 +140,7 @@ impl<'a> Cluster<'a> {
     }
 }
 
-fn to_place<'a>(
-    input: &'a ClusterInput,
-    removed: &BTreeSet<&str>,
-) -> BTreeMap<String, (&'a Pod, Origin)> {
+fn to_place<'a>(input: &'a ClusterInput, removed: &BTreeSet<&str>) -> BTreeMap<String, (&'a Pod, Origin)> {
     let deleting: BTreeSet<&str> =
         input.nodes.iter().filter(|n| n.state == NodeState::Deleting).map(|n| &*n.name).collect();
     let known: BTreeSet<&str> = input.nodes.iter().map(|n| &*n.name).collect();
@@ -153,28 +154,35 @@ fn to_place<'a>(
     input.pods.iter().filter_map(|pod| Some((pod.key(), (pod, origin(pod)?)))).collect()
 }
 
+/// Ways of launching a listed type that the requirements allow and that hold the pods; of a type that never holds them, all
+/// that are allowed.
 fn outcomes<'a>(
     input: &'a ClusterInput,
     pool: &'a NodePool,
     node: &'a NewNode,
     index: usize,
+    pods: &[&Pod],
     options: &Options,
 ) -> Vec<Labels<'a>> {
     let types: BTreeMap<&str, &InstanceType> = pool.instance_types.iter().map(|t| (&*t.name, t)).collect();
-    let listed = node.instance_types.iter().filter_map(|name| types.get(&**name).copied());
-    let ways = listed.flat_map(|instance| instance.offerings.iter().map(move |o| (instance, o)));
-    ways.filter(|(_, o)| o.is_open() && (options.use_reserved || o.capacity_type != CapacityType::Reserved))
-        .map(|(instance, offering)| Outcome {
+    let usable =
+        |o: &&Offering| o.is_open() && (options.use_reserved || o.capacity_type != CapacityType::Reserved);
+    let of_type = |instance: &'a InstanceType| {
+        let ways = instance.offerings.iter().filter(usable).map(|offering| Outcome {
             pool,
             claim: &node.requirements,
             instance,
             offering,
             of_types: &input.extra_well_known,
             index,
-        })
-        .filter(Outcome::is_allowed)
-        .map(Labels::Outcome)
-        .collect()
+        });
+        let allowed: Vec<Outcome<'a>> = ways.filter(Outcome::is_allowed).collect();
+        let hold: Vec<Outcome<'a>> =
+            allowed.iter().copied().filter(|outcome| resources::fits(input, pool, pods, *outcome)).collect();
+        if hold.is_empty() { allowed } else { hold }
+    };
+    let listed = node.instance_types.iter().filter_map(|name| types.get(&**name).copied());
+    listed.flat_map(of_type).map(Labels::Outcome).collect()
 }
 
 impl<'a> Site<'a> {

@@ -4,6 +4,8 @@
 //! after everything in other domains, and after the pods of its own domain that state the same constraint, since one of them
 //! is the last.
 
+use std::collections::BTreeMap;
+
 use model::labels;
 use model::pod::{Pod, TopologySpread, WhenUnsatisfiable};
 
@@ -56,6 +58,12 @@ fn check_group(cluster: &Cluster<'_>, domains: &Domains, group: &Group<'_>, foun
     let counts = counts(cluster, domains, constraint, &group.selected, owner);
     let known = known(cluster, constraint, owner);
     let least = least(constraint, owner, &known, &counts);
+    let mut alike: BTreeMap<&str, usize> = BTreeMap::new();
+    for (_, site) in group.owners.iter().filter(|(pod, _)| group.selected.has(pod)) {
+        if let Some(domain) = domains.at(key, *site).certain() {
+            *alike.entry(domain).or_default() += 1;
+        }
+    }
     let mut reported = Vec::new();
     for (pod, site) in &group.owners {
         let at = || cluster.sites[*site].place.clone();
@@ -63,11 +71,8 @@ fn check_group(cluster: &Cluster<'_>, domains: &Domains, group: &Group<'_>, foun
             found.push(Violation::SpreadUndecided { pod: pod.key(), at: at(), key: key.clone() });
             continue;
         };
-        let counts_here = |(other, there): &&(&Pod, usize)| {
-            group.selected.has(other) && domains.at(key, *there).certain() == Some(domain)
-        };
         let before = counts.before.get(domain).copied().unwrap_or(0);
-        let count = before + group.owners.iter().filter(counts_here).count();
+        let count = before + alike.get(domain).copied().unwrap_or(0);
         if count > least + constraint.max_skew as usize && !reported.contains(&domain) {
             reported.push(domain);
             found.push(Violation::SpreadSkewed {

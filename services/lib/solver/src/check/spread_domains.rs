@@ -12,7 +12,6 @@ use super::domains::Domains;
 use super::labels::{Labels, template_labels, terms};
 use super::selectors::Selected;
 use super::sites::{Cluster, Kind, Site};
-use super::taints::bears_hard;
 
 /// Pods that count, by domain.
 #[derive(Debug, Default)]
@@ -57,7 +56,12 @@ fn takes_part(site: &Site<'_>, constraint: &TopologySpread, owner: &PodSpec) -> 
         Kind::Existing { node, .. } => node.scheduling_taints().collect(),
         Kind::New { pool: None, .. } | Kind::Unknown => return false,
     };
-    constraint.node_taints_policy == NodeInclusionPolicy::Ignore || bears_hard(owner, taints.into_iter())
+    constraint.node_taints_policy == NodeInclusionPolicy::Ignore || bears_all(owner, taints.into_iter())
+}
+
+/// Where taints matter for spreading, soft ones do too, as in the reference.
+fn bears_all<'t>(owner: &PodSpec, mut taints: impl Iterator<Item = &'t Taint>) -> bool {
+    taints.all(|taint| taint.is_tolerated_by(&owner.tolerations))
 }
 
 /// Every domain that exists or that some pool could make, and that takes part.
@@ -73,7 +77,7 @@ pub(super) fn known(cluster: &Cluster<'_>, constraint: &TopologySpread, owner: &
     }
     let honors_taints = constraint.node_taints_policy == NodeInclusionPolicy::Honor;
     for pool in cluster.input.pools.iter().filter(|pool| !pool.fixed_size) {
-        if !honors_taints || bears_hard(owner, pool.taints.iter()) {
+        if !honors_taints || bears_all(owner, pool.taints.iter()) {
             out.extend(of_pool(pool, key));
         }
     }

@@ -30,56 +30,193 @@ impl fmt::Display for Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Violation {
     // Every pod once.
-    PodForgotten { pod: String },
-    PodTwice { pod: String },
-    PodNotAsked { pod: String },
-    RefusedPodPlaced { pod: String, why: String },
+    PodForgotten {
+        pod: String,
+    },
+    PodTwice {
+        pod: String,
+    },
+    PodNotAsked {
+        pod: String,
+    },
+    RefusedPodPlaced {
+        pod: String,
+        why: String,
+    },
 
     // What a new node may be.
-    UnknownPool { at: Place },
-    FixedSizePool { at: Place },
-    NodeWithoutPods { at: Place },
-    NoTypes { at: Place },
-    UnknownType { at: Place, instance_type: Arc<str> },
-    TypeTwice { at: Place, instance_type: Arc<str> },
-    TooManyTypes { at: Place, listed: usize, most: usize },
-    TypeCannotLaunch { at: Place, instance_type: Arc<str> },
-    WiderThanPool { at: Place, requirement: String },
-    WrongRequests { at: Place, stated: String, actual: String },
+    UnknownPool {
+        at: Place,
+    },
+    FixedSizePool {
+        at: Place,
+    },
+    NodeWithoutPods {
+        at: Place,
+    },
+    NoTypes {
+        at: Place,
+    },
+    UnknownType {
+        at: Place,
+        instance_type: Arc<str>,
+    },
+    TypeTwice {
+        at: Place,
+        instance_type: Arc<str>,
+    },
+    TooManyTypes {
+        at: Place,
+        listed: usize,
+        most: usize,
+    },
+    TypeCannotLaunch {
+        at: Place,
+        instance_type: Arc<str>,
+    },
+    WiderThanPool {
+        at: Place,
+        requirement: String,
+    },
+    WrongRequests {
+        at: Place,
+        stated: String,
+        pods: String,
+        most: String,
+    },
 
     // What a node that exists may take.
-    UnknownNode { at: Place },
-    NodeGoesAway { at: Place },
-    NodeSettles { pod: String, at: Place },
-    NodeNotInitialized { pod: String, at: Place },
+    UnknownNode {
+        at: Place,
+    },
+    NodeGoesAway {
+        at: Place,
+    },
+    NodeSettles {
+        pod: String,
+        at: Place,
+    },
+    NodeNotInitialized {
+        pod: String,
+        at: Place,
+    },
 
     // What a pod asks of its node.
-    DoesNotFit { at: Place, outcome: String, resource: String, wanted: Quantity, available: Quantity },
-    NotSelected { pod: String, at: Place, outcome: String },
-    Untolerated { pod: String, at: Place, taint: String },
-    PortConflict { pod: String, other: String, at: Place, port: u16 },
-    VolumeOutOfReach { pod: String, claim: Arc<str>, at: Place, outcome: String },
-    TooManyVolumes { at: Place, driver: Arc<str>, attached: usize, most: u32 },
+    DoesNotFit {
+        at: Place,
+        outcome: String,
+        resource: String,
+        wanted: Quantity,
+        available: Quantity,
+    },
+    NotSelected {
+        pod: String,
+        at: Place,
+        outcome: String,
+    },
+    Untolerated {
+        pod: String,
+        at: Place,
+        taint: String,
+    },
+    PortConflict {
+        pod: String,
+        other: String,
+        at: Place,
+        port: u16,
+    },
+    VolumeOutOfReach {
+        pod: String,
+        claim: Arc<str>,
+        at: Place,
+        outcome: String,
+    },
+    TooManyVolumes {
+        at: Place,
+        driver: Arc<str>,
+        attached: usize,
+        most: u32,
+    },
 
     // Topology.
-    SpreadUndecided { pod: String, at: Place, key: String },
-    SpreadSkewed { pod: String, at: Place, key: String, domain: String, count: usize, least: usize, max_skew: u32 },
-    AffinityUnmet { pod: String, at: Place, key: String },
-    AntiAffinityBroken { pod: String, at: Place, other: String, other_at: Place, key: String },
+    SpreadUndecided {
+        pod: String,
+        at: Place,
+        key: String,
+    },
+    SpreadSkewed {
+        pod: String,
+        at: Place,
+        key: String,
+        domain: String,
+        count: usize,
+        least: usize,
+        max_skew: u32,
+    },
+    AffinityUnmet {
+        pod: String,
+        at: Place,
+        key: String,
+    },
+    AntiAffinityBroken {
+        pod: String,
+        at: Place,
+        other: String,
+        other_at: Place,
+        key: String,
+    },
 
     // What a pool and a reservation allow.
-    LimitExceeded { pool: Arc<str>, resource: String, used: Quantity, limit: Quantity },
-    TooFewValues { at: Place, key: String, found: usize, least: u32 },
-    RelaxationNotStated { at: Place, key: String },
-    ReservationOvercommitted { reservation: Arc<str>, nodes: usize, capacity: u32 },
+    LimitExceeded {
+        pool: Arc<str>,
+        resource: String,
+        used: Quantity,
+        limit: Quantity,
+    },
+    TooFewValues {
+        at: Place,
+        key: String,
+        found: usize,
+        least: u32,
+    },
+    RelaxationNotStated {
+        at: Place,
+        key: String,
+    },
+    ReservationOvercommitted {
+        reservation: Arc<str>,
+        nodes: usize,
+        capacity: u32,
+    },
 
     // Prices.
-    TypesNotByPrice { at: Place, first: Arc<str>, second: Arc<str> },
-    LaunchNotOffered { at: Place, launch: String },
-    LaunchNotPreferred { at: Place, launch: String, better: String },
-    WrongPrice { at: Place, stated: MicroDollars, actual: MicroDollars },
-    WrongCost { stated: MicroDollars, actual: MicroDollars },
-    BoundAboveCost { bound: MicroDollars, cost: MicroDollars },
+    TypesNotByPrice {
+        at: Place,
+        first: Arc<str>,
+        second: Arc<str>,
+    },
+    LaunchNotOffered {
+        at: Place,
+        launch: String,
+    },
+    LaunchNotPreferred {
+        at: Place,
+        launch: String,
+        better: String,
+    },
+    WrongPrice {
+        at: Place,
+        stated: MicroDollars,
+        actual: MicroDollars,
+    },
+    WrongCost {
+        stated: MicroDollars,
+        actual: MicroDollars,
+    },
+    BoundAboveCost {
+        bound: MicroDollars,
+        cost: MicroDollars,
+    },
 }
 
 impl fmt::Display for Violation {
@@ -113,8 +250,8 @@ impl fmt::Display for Violation {
             Self::WiderThanPool { at, requirement } => {
                 write!(f, "{at} allows more than the pool's requirement {requirement}")
             }
-            Self::WrongRequests { at, stated, actual } => {
-                write!(f, "{at} states requests of {stated}; pods and daemons sum up to {actual}")
+            Self::WrongRequests { at, stated, pods, most } => {
+                write!(f, "{at} states requests of {stated}; its pods want {pods}, with all daemons {most}")
             }
             Self::UnknownNode { at } => write!(f, "{at} gets pods, but does not exist"),
             Self::NodeGoesAway { at } => write!(f, "{at} gets pods, but is being removed"),
@@ -171,7 +308,10 @@ impl fmt::Display for Violation {
                 write!(f, "{at} falls short of minValues of {key} without saying so")
             }
             Self::ReservationOvercommitted { reservation, nodes, capacity } => {
-                write!(f, "{nodes} new nodes may use reservation {reservation}, which has {capacity} instances left")
+                write!(
+                    f,
+                    "{nodes} new nodes may use reservation {reservation}, which has {capacity} instances left"
+                )
             }
             Self::TypesNotByPrice { at, first, second } => {
                 write!(f, "{at} lists {first} before the cheaper {second}")
