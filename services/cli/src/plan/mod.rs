@@ -8,9 +8,6 @@ mod html;
 mod people;
 mod table;
 
-#[cfg(test)]
-mod tests;
-
 use std::io::Write;
 use std::time::Instant;
 
