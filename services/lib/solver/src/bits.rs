@@ -76,10 +76,6 @@ impl Bits {
         &mut self.0
     }
 
-    pub(crate) fn first(&self) -> Option<usize> {
-        self.iter().next()
-    }
-
     pub(crate) fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         self.0.iter().enumerate().flat_map(|(index, &word)| {
             let mut rest = word;

@@ -58,17 +58,11 @@ impl ClassData {
     pub(crate) fn ladder(&self, policy: PreferencePolicy) -> &[Variant] {
         &self.ladders[usize::from(policy == PreferencePolicy::Ignore)]
     }
-
-    /// No rule relates it to where other pods are.
-    pub(crate) fn is_plain(&self) -> bool {
-        self.selected.is_empty()
-            && self.ladders[0].iter().all(|v| v.host_groups.is_empty() && v.domain_groups.is_empty())
-    }
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Classes {
-    pub(crate) list: Vec<ClassData>,
+    pub(crate) list: Vec<Arc<ClassData>>,
     by_hash: FxHashMap<u64, SmallVec<[ClassId; 1]>>,
     /// Label keys that some selector looks at; other labels do not tell pods apart.
     relevant: BTreeSet<String>,
@@ -113,7 +107,7 @@ impl Classes {
             return id;
         }
         let id = u32::try_from(self.list.len()).expect("fewer classes than 2^32");
-        self.list.push(compile(id, pod, registry));
+        self.list.push(Arc::new(compile(id, pod, registry)));
         self.by_hash.entry(hash).or_default().push(id);
         id
     }

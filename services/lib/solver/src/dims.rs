@@ -58,10 +58,6 @@ impl Dims {
         &self.names[dim]
     }
 
-    pub(crate) fn index(&self, name: &str) -> Option<usize> {
-        self.index.get(name).copied()
-    }
-
     /// Whether every resource that is asked for has a column.
     pub(crate) fn covers(&self, requests: &Resources) -> bool {
         requests.iter().all(|(name, amount)| amount.is_zero() || self.index.contains_key(name))

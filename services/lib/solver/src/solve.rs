@@ -12,7 +12,7 @@ use crate::explain::Explanation;
 use crate::finish;
 use crate::nodes::PodEntry;
 use crate::options::{Effort, Options};
-use crate::pack::greedy;
+use crate::pack::greedy::{self, Leftover};
 use crate::pack::repack::columns::{self, Proof};
 use crate::pack::repack::construct::construct;
 use crate::pack::repack::improve::improve;
@@ -96,7 +96,14 @@ fn decide(
 ) -> Plan {
     let order: Vec<DemandId> = (0..demands.len() as DemandId).collect();
     let mut state = State::new(world, options, demands, removed);
-    let leftover = greedy::run(&mut state, &order, keep_going);
+    let mut leftover = greedy::run(&mut state, &order, keep_going);
+    if let Some(order) = by_priority(world, demands, &leftover) {
+        let mut other = State::new(world, options, demands, removed);
+        let other_left = greedy::run(&mut other, &order, keep_going);
+        if missed(world, demands, &other_left) < missed(world, demands, &leftover) {
+            (state, leftover) = (other, other_left);
+        }
+    }
     let full = options.effort == Effort::Full && !leftover.timed_out;
     let (better, proven) = pack_by_price(&state, options.effort, keep_going);
     let bound = match proven {
@@ -105,6 +112,30 @@ fn decide(
         None => None,
     };
     finish::plan(better.as_ref().unwrap_or(&state), &leftover, bound)
+}
+
+/// An order that serves the important pods first, where not all can be served and they differ in importance.
+fn by_priority(world: &World, demands: &[Demand<'_>], leftover: &Leftover) -> Option<Vec<DemandId>> {
+    let priority = |d: DemandId| {
+        let class = world.classes.get(demands[d as usize].class);
+        (class.buffer, -i64::from(class.spec.priority))
+    };
+    let mut order: Vec<DemandId> = (0..demands.len() as DemandId).collect();
+    let differ = order.windows(2).any(|w| priority(w[0]) != priority(w[1]));
+    (leftover.total() > 0 && !leftover.timed_out && differ).then(|| {
+        order.sort_by_key(|d| priority(*d));
+        order
+    })
+}
+
+/// Pods without a place, by importance, the most important first.
+fn missed(world: &World, demands: &[Demand<'_>], leftover: &Leftover) -> Vec<(bool, i64, u32)> {
+    let mut by_priority: std::collections::BTreeMap<(bool, i64), u32> = std::collections::BTreeMap::new();
+    for (demand, count) in demands.iter().zip(&leftover.counts) {
+        let class = world.classes.get(demand.class);
+        *by_priority.entry((class.buffer, -i64::from(class.spec.priority))).or_default() += count;
+    }
+    by_priority.into_iter().map(|((buffer, priority), count)| (buffer, priority, count)).collect()
 }
 
 /// The decision packed again by price, if that is cheaper, and a bound if packing was the whole problem.

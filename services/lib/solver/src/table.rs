@@ -122,10 +122,6 @@ impl TypeTable {
         &self.prices[row * self.cell_count..(row + 1) * self.cell_count]
     }
 
-    pub(crate) fn allocatable(&self, row: RowId, dims: usize) -> &[i64] {
-        &self.allocatable[row * dims..(row + 1) * dims]
-    }
-
     pub(crate) fn defines(&self, key: &str) -> bool {
         self.columns.contains_key(key)
     }

@@ -42,11 +42,10 @@ pub(crate) fn of(state: &State<'_>, leftover: &Leftover, keep_going: &(dyn Fn() 
         let (cap, exclusion) = caps(state, demand, rung as u8);
         asks.push(Ask { request: &class.requests, count: placed, cap, exclusion, reaches });
     }
-    // What nodes that exist took need not be paid for; which pods those are is not fixed, so the whole room counts.
-    if !state.touched.is_empty() {
-        return 0;
-    }
     let (problem, _) = Problem::new(world, &asks, &reserved(state));
+    if !state.touched.is_empty() {
+        return beside_nodes(state, &problem);
+    }
     if !problem.is_feasible() {
         return 0;
     }
@@ -54,4 +53,19 @@ pub(crate) fn of(state: &State<'_>, leftover: &Leftover, keep_going: &(dyn Fn() 
     let (easier, _) = problem.eased();
     let problem = if problem.sizes.len() > 60 { easier } else { problem };
     columns::price(&problem, columns::Proof::Quick, keep_going).bound
+}
+
+/// Pods on nodes that exist need not be paid for, and other pods could have gone there: at resource prices that no new node
+/// beats, what the pods are worth beyond all free room has to be bought.
+fn beside_nodes(state: &State<'_>, problem: &Problem) -> i64 {
+    let (prices, _, _) = columns::resource_prices(problem);
+    if prices.is_empty() || !problem.is_feasible() {
+        return 0;
+    }
+    let worth =
+        |amounts: &[i64]| amounts.iter().zip(&prices).map(|(a, p)| (*a).max(0) as f64 * p).sum::<f64>();
+    let pods: f64 = problem.sizes.iter().map(|s| worth(&s.request) * f64::from(s.count)).sum();
+    let open = state.world.open.iter().filter(|n| state.removed.binary_search(&(*n as u32)).is_err());
+    let free: f64 = open.map(|n| worth(state.world.free(n))).sum();
+    crate::pack::repack::knapsack::cautious(pods - free * (1.0 + 1e-9))
 }

@@ -121,7 +121,9 @@ impl<'w> State<'w> {
             }
         }
         let nothing = vec![0; world.dims.len()];
-        if world.keep_fitting(pool, &mut reach, &bin.used, &nothing, 0) {
+        if world.keep_fitting(pool, &mut reach, &bin.used, &nothing, 0)
+            && (bin.min_values_relaxed || self.has_min_values(pool, &reach))
+        {
             let bin = &mut self.bins[index];
             bin.most_room = world.most_room(pool, &reach, &bin.used);
             bin.reach = reach;

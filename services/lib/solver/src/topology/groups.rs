@@ -103,22 +103,25 @@ impl Groups {
     }
 
     /// Tells each class which groups count it. `old_classes` and `old_groups` have been linked with each other before.
-    pub(crate) fn link(&self, classes: &mut [ClassData], old_classes: usize, old_groups: usize) {
-        let postings = Postings::of(classes);
-        for id in old_groups..self.list.len() {
-            let id = id as GroupId;
-            for class in postings.candidates(&self.get(id).rule, classes.len()) {
-                if self.selects(id, &classes[class as usize]) {
-                    self.add_link(&mut classes[class as usize], id);
+    pub(crate) fn link(&self, classes: &mut [Arc<ClassData>], old_classes: usize, old_groups: usize) {
+        if self.list.len() > old_groups {
+            let postings = Postings::of(classes);
+            for id in old_groups as GroupId..self.list.len() as GroupId {
+                for class in postings.candidates(&self.get(id).rule, classes.len()) {
+                    self.link_one(&mut classes[class as usize], id);
                 }
             }
         }
         for class in &mut classes[old_classes..] {
             for id in 0..old_groups as GroupId {
-                if self.selects(id, class) {
-                    self.add_link(class, id);
-                }
+                self.link_one(class, id);
             }
+        }
+    }
+
+    fn link_one(&self, class: &mut Arc<ClassData>, id: GroupId) {
+        if self.selects(id, class) {
+            self.add_link(Arc::make_mut(class), id);
         }
     }
 
@@ -138,7 +141,7 @@ struct Postings {
 }
 
 impl Postings {
-    fn of(classes: &[ClassData]) -> Self {
+    fn of(classes: &[Arc<ClassData>]) -> Self {
         let mut by_label: FxHashMap<(String, String), Vec<ClassId>> = FxHashMap::default();
         for (id, class) in classes.iter().enumerate() {
             for (key, value) in &class.spec.labels {

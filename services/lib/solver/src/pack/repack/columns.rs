@@ -46,7 +46,7 @@ pub(crate) fn price(problem: &Problem, proof: Proof, keep_going: &(dyn Fn() -> b
             return Priced { value, mix: Vec::new(), good: Vec::new(), bound: priced.bound };
         }
     }
-    let (resource_value, resource_bound) = resource_prices(problem);
+    let (_, resource_value, resource_bound) = resource_prices(problem);
     if problem.sizes.len() > most_sizes {
         return Priced { value: resource_value, mix: Vec::new(), good: Vec::new(), bound: resource_bound };
     }
@@ -195,7 +195,7 @@ impl Pricing {
 }
 
 /// The kind in which pods of one size alone are cheapest, and how many it holds.
-fn best_alone(problem: &Problem, size: usize) -> (KindId, u32) {
+pub(crate) fn best_alone(problem: &Problem, size: usize) -> (KindId, u32) {
     let data = &problem.sizes[size];
     let mut best: Option<(f64, KindId, u32)> = None;
     for kind in data.kinds.iter() {
@@ -208,10 +208,10 @@ fn best_alone(problem: &Problem, size: usize) -> (KindId, u32) {
     best.map_or((0, 1), |(_, kind, most)| (kind, most))
 }
 
-/// Prices of resources such that no kind holds more value than it costs; what all pods are worth at those prices bounds the
-/// cost from below.
-pub(crate) fn resource_prices(problem: &Problem) -> (Vec<f64>, i64) {
-    let Some(first) = problem.sizes.first() else { return (Vec::new(), 0) };
+/// Prices of resources such that no kind holds more value than it costs; what every size is worth at those prices; and what all
+/// pods are worth, which bounds the cost from below.
+pub(crate) fn resource_prices(problem: &Problem) -> (Vec<f64>, Vec<f64>, i64) {
+    let Some(first) = problem.sizes.first() else { return (Vec::new(), Vec::new(), 0) };
     let dims = first.request.len();
     let mut demand = vec![0.0; dims];
     for size in &problem.sizes {
@@ -228,7 +228,7 @@ pub(crate) fn resource_prices(problem: &Problem) -> (Vec<f64>, i64) {
             let each = |k: usize| problem.kinds[k].price.max(1) as f64 / part(k, dim);
             each(*a).total_cmp(&each(*b))
         });
-        let Some(kind) = best else { return (vec![0.0; problem.sizes.len()], 0) };
+        let Some(kind) = best else { return (Vec::new(), vec![0.0; problem.sizes.len()], 0) };
         start.push(Column {
             cost: problem.kinds[kind].price.max(1) as f64,
             entries: vec![(row as u32, part(kind, dim))],
@@ -253,5 +253,6 @@ pub(crate) fn resource_prices(problem: &Problem) -> (Vec<f64>, i64) {
         .map(|s| s.request.iter().zip(&price).map(|(r, p)| *r as f64 * p).sum::<f64>() / over)
         .collect();
     let total: f64 = value.iter().zip(&problem.sizes).map(|(v, s)| v * f64::from(s.count)).sum();
-    (value, knapsack::cautious(total))
+    price.iter_mut().for_each(|p| *p /= over);
+    (price, value, knapsack::cautious(total))
 }

@@ -3,9 +3,10 @@
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::problem::{Ask, Load, Problem, SizeId};
+use super::columns;
+use super::problem::{Ask, Kind, KindId, Load, Problem, SizeId};
 use crate::bits::Bits;
-use crate::engine::bin::Bin;
+use crate::engine::bin::{Bin, Item};
 use crate::engine::choice::{Choice, Choices};
 use crate::engine::demand::DemandId;
 use crate::engine::state::State;
@@ -25,22 +26,34 @@ pub(crate) struct Piece {
 
 type PieceKey = (DemandId, u8, usize, Vec<(TopoKeyId, DomainId)>);
 
-/// What can be packed again, and the nodes that stay as they are.
+/// What can be packed again, and what stays as it is.
 pub(crate) struct Parts {
     pub(crate) pieces: Vec<Piece>,
-    frozen: Vec<Bin>,
+    frozen: Vec<Frozen>,
+}
+
+/// A node, or the part of its pods that must stay together.
+struct Frozen {
+    bin: Bin,
+    /// `None`: the node as it is.
+    together: Option<Vec<Item>>,
 }
 
 impl Parts {
     pub(crate) fn of(state: &State<'_>) -> Self {
         let mut index: FxHashMap<PieceKey, usize> = FxHashMap::default();
-        let (mut pieces, mut frozen): (Vec<Piece>, Vec<Bin>) = (Vec::new(), Vec::new());
+        let (mut pieces, mut frozen): (Vec<Piece>, Vec<Frozen>) = (Vec::new(), Vec::new());
         for bin in &state.bins {
             if is_frozen(state, bin) {
-                frozen.push(bin.clone());
+                frozen.push(Frozen { bin: bin.clone(), together: None });
                 continue;
             }
-            for item in &bin.items {
+            let (together, free): (Vec<Item>, Vec<Item>) =
+                bin.items.iter().copied().partition(|item| stays_with_others(state, item));
+            if !together.is_empty() {
+                frozen.push(Frozen { bin: bin.clone(), together: Some(together) });
+            }
+            for item in &free {
                 let pins = pins(state, bin, item.demand, item.rung);
                 let key = (item.demand, item.rung, bin.pool, pins);
                 let slot = *index.entry(key).or_insert_with_key(|key| {
@@ -100,8 +113,11 @@ impl Parts {
         loads: &[Load],
     ) -> Option<State<'w>> {
         let mut state = old.without_bins();
-        for bin in &self.frozen {
-            state.adopt(bin.clone());
+        for frozen in &self.frozen {
+            match &frozen.together {
+                None => state.adopt(frozen.bin.clone()),
+                Some(items) => put_together(old, &mut state, &frozen.bin, items)?,
+            }
         }
         let mut left: Vec<u32> = self.pieces.iter().map(|p| p.count).collect();
         let mut by_size: Vec<Vec<usize>> = vec![Vec::new(); problem.sizes.len()];
@@ -112,7 +128,8 @@ impl Parts {
             self.load(&mut state, problem, load, &by_size, &mut left);
         }
         for (index, piece) in self.pieces.iter().enumerate() {
-            self.place_rest(&mut state, piece, &mut left[index]);
+            let alone = columns::best_alone(problem, size_of[index] as usize);
+            place_rest(&mut state, piece, problem, alone, &mut left[index]);
         }
         left.iter().all(|n| *n == 0).then_some(state)
     }
@@ -126,9 +143,7 @@ impl Parts {
         left: &mut [u32],
     ) {
         let kind = &problem.kinds[load.kind as usize];
-        let mut only = Bits::new(state.world.table(kind.pool).len());
-        only.set(kind.row);
-        state.steer[kind.pool] = Some(only);
+        state.steer[kind.pool] = steer(state, kind);
         let mut bin = None;
         for (size, count) in &load.content {
             let mut want = *count;
@@ -169,62 +184,99 @@ impl Parts {
             state.expand(bin);
         }
     }
+}
 
-    fn place_rest(&self, state: &mut State<'_>, piece: &Piece, left: &mut u32) {
-        let choices = piece.choices.as_ref();
-        for bin in 0..state.bins.len() {
-            if *left == 0 {
-                return;
-            }
-            if state.bins[bin].pool != piece.pool {
-                continue;
-            }
-            // Only where the node need not become a dearer one.
-            let same_price = state.launch(piece.pool, &state.bins[bin].reach).map(|now| {
-                let mut only = Bits::new(state.world.table(piece.pool).len());
-                only.set(now.row);
-                only
-            });
-            let fit = state.fit_bin(
-                piece.demand,
-                piece.rung,
-                &state.bins[bin],
-                *left,
-                choices,
-                same_price.as_ref(),
-            );
-            if let Some(fit) = fit {
-                *left -= fit.count;
-                state.commit(piece.demand, piece.rung, bin, fit);
+/// Only the row of the kind; all rows where `minValues` wants several to stay possible.
+fn steer(state: &State<'_>, kind: &Kind) -> Option<Bits> {
+    state.world.pools[kind.pool].min_values.is_empty().then(|| {
+        let mut only = Bits::new(state.world.table(kind.pool).len());
+        only.set(kind.row);
+        only
+    })
+}
+
+/// Places what the loads had no place for: where a node need not become a dearer one, else on nodes of the kind that is best for
+/// these pods alone.
+fn place_rest(state: &mut State<'_>, piece: &Piece, problem: &Problem, alone: (KindId, u32), left: &mut u32) {
+    let choices = piece.choices.as_ref();
+    for bin in 0..state.bins.len() {
+        if *left == 0 {
+            return;
+        }
+        if state.bins[bin].pool != piece.pool {
+            continue;
+        }
+        let now = state.launch(piece.pool, &state.bins[bin].reach).map(|now| {
+            let mut only = Bits::new(state.world.table(piece.pool).len());
+            only.set(now.row);
+            only
+        });
+        let within = if state.world.pools[piece.pool].min_values.is_empty() { now.as_ref() } else { None };
+        if let Some(fit) = state.fit_bin(piece.demand, piece.rung, &state.bins[bin], *left, choices, within) {
+            *left -= fit.count;
+            state.commit(piece.demand, piece.rung, bin, fit);
+            state.expand(bin);
+        }
+    }
+    let kind = &problem.kinds[alone.0 as usize];
+    while *left > 0 {
+        state.steer[kind.pool] = steer(state, kind);
+        let opened = state.open_bought(piece.demand, piece.rung, piece.pool, (*left).min(alone.1), choices);
+        state.steer[kind.pool] = None;
+        match opened {
+            Some((bin, count)) => {
+                *left -= count;
                 state.expand(bin);
             }
-        }
-        while *left > 0 {
-            match state.open_bought(piece.demand, piece.rung, piece.pool, *left, choices) {
-                Some((_, count)) => *left -= count,
-                None => return,
-            }
+            None => return,
         }
     }
 }
 
-/// Nodes whose make-up has reasons beyond price: reservations, minValues, pods that must be together on one node.
+/// Opens a node for pods that must be together, in the order in which they were placed. `None` if that fails.
+fn put_together(old: &State<'_>, state: &mut State<'_>, from: &Bin, items: &[Item]) -> Option<()> {
+    let mut bin = None;
+    for item in items {
+        let pins = pins(old, from, item.demand, item.rung);
+        let choices = (!pins.is_empty()).then(|| fixed(old, &pins));
+        let mut left = item.count;
+        if bin.is_none() {
+            let (opened, count) =
+                state.open_bought(item.demand, item.rung, from.pool, left, choices.as_ref())?;
+            bin = Some(opened);
+            left -= count;
+        }
+        if let (Some(bin), true) = (bin, left > 0) {
+            let fit =
+                state.fit_bin(item.demand, item.rung, &state.bins[bin], left, choices.as_ref(), None)?;
+            if fit.count < left {
+                return None;
+            }
+            state.commit(item.demand, item.rung, bin, fit);
+        }
+    }
+    Some(())
+}
+
+/// Nodes whose make-up has reasons beyond price: reservations, lowered minValues, domains still open.
 fn is_frozen(state: &State<'_>, bin: &Bin) -> bool {
-    let world = state.world;
-    let host_affinity = |group: &u32| {
-        let rule = &world.groups.get(*group).rule;
-        rule.is_host() && rule.kind == RuleKind::Affinity
-    };
     bin.reservation.is_some()
-        || !world.pools[bin.pool].min_values.is_empty()
+        || bin.min_values_relaxed
         || bin.items.iter().any(|item| {
             let (class, variant) = (state.class_of(item.demand), state.variant(item.demand, item.rung));
-            let keys =
-                variant.domain_groups.iter().chain(&class.kept_from_domain).map(|g| world.topo_key_of(*g));
-            class.selected.iter().any(host_affinity)
-                || variant.host_groups.iter().any(host_affinity)
-                || keys.into_iter().any(|key| bin.domains[key] == NO_DOMAIN)
+            let groups = variant.domain_groups.iter().chain(&class.kept_from_domain);
+            groups.map(|g| state.world.topo_key_of(*g)).any(|key| bin.domains[key] == NO_DOMAIN)
         })
+}
+
+/// States affinity to the pods of one node, or is what such pods are looking for.
+fn stays_with_others(state: &State<'_>, item: &Item) -> bool {
+    let host_affinity = |group: &u32| {
+        let rule = &state.world.groups.get(*group).rule;
+        rule.is_host() && rule.kind == RuleKind::Affinity
+    };
+    let (class, variant) = (state.class_of(item.demand), state.variant(item.demand, item.rung));
+    class.selected.iter().any(host_affinity) || variant.host_groups.iter().any(host_affinity)
 }
 
 /// The domains that matter to a pod or to others because of it.
