@@ -20,7 +20,9 @@ pub struct Service {
 impl Service {
     /// Starts a replica with extra flags of its own, and returns once it says that it is ready.
     pub fn start(stack: &Stack, name: &str, replica: u32, arguments: &[&str]) -> Result<Self> {
-        let options: Vec<&str> = arguments.iter().flat_map(|argument| ["--arg", argument]).collect();
+        // One word: a flag that begins with a dash would be taken for an option of `stack` itself.
+        let options: Vec<String> = arguments.iter().map(|argument| format!("--arg={argument}")).collect();
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
         Self::start_with(stack, name, replica, &options)
     }
 
