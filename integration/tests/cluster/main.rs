@@ -6,7 +6,9 @@ mod crds;
 mod leases;
 mod outage;
 mod real_node;
+mod removal_scene;
 mod rpc_access;
+mod termination;
 mod traces;
 
 fn main() -> ExitCode {
@@ -16,6 +18,7 @@ fn main() -> ExitCode {
     tests.extend(leases::tests());
     tests.extend(outage::tests());
     tests.extend(real_node::tests());
+    tests.extend(termination::tests());
     tests.extend(traces::tests());
     integration::run(tests)
 }
