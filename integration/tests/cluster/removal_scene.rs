@@ -39,8 +39,23 @@ impl Scene {
         let client = stack.admin().await?;
         let namespace = kubernetes::namespace(&client, name).await?;
         let service = Service::start(&stack, "termination", 1, &["--garbage-collection-interval=3s"])?;
-        let images = ec2(&stack, &[("Action", "DescribeImages"), ("Owner.1", "amazon"), ("Filter.1.Name", "architecture"), ("Filter.1.Value.1", "x86_64")])?;
-        let subnets = ec2(&stack, &[("Action", "DescribeSubnets"), ("Filter.1.Name", "tag-key"), ("Filter.1.Value.1", "karpenter.sh/discovery")])?;
+        let images = ec2(
+            &stack,
+            &[
+                ("Action", "DescribeImages"),
+                ("Owner.1", "amazon"),
+                ("Filter.1.Name", "architecture"),
+                ("Filter.1.Value.1", "x86_64"),
+            ],
+        )?;
+        let subnets = ec2(
+            &stack,
+            &[
+                ("Action", "DescribeSubnets"),
+                ("Filter.1.Name", "tag-key"),
+                ("Filter.1.Value.1", "karpenter.sh/discovery"),
+            ],
+        )?;
         Ok(Self {
             image: element(&images, "imageId")?,
             subnet: element(&subnets, "subnetId")?,
@@ -98,8 +113,7 @@ impl Scene {
     /// Instance, claim and node of that name; returns the instance's id.
     pub(crate) async fn node(&self, name: &str, options: &Options) -> Result<String> {
         let id = self.launch(name, !options.untagged)?;
-        let provider_id =
-            options.provider_id.clone().unwrap_or_else(|| format!("aws:///{}/{id}", self.zone));
+        let provider_id = options.provider_id.clone().unwrap_or_else(|| format!("aws:///{}/{id}", self.zone));
         self.claim(name, &provider_id, options).await?;
         if !options.unlaunched {
             self.node_object(name, &provider_id).await?;
@@ -251,7 +265,8 @@ impl Scene {
     pub(crate) fn instance_lives(&self, id: &str) -> Result<bool> {
         let all = aws::get(&self.stack, "/instances")?;
         let all = all["instances"].as_array().context("a list of instances")?;
-        let state = all.iter().find(|one| one["id"] == id).map(|one| one["state"].as_str().unwrap_or("?").to_owned());
+        let state =
+            all.iter().find(|one| one["id"] == id).map(|one| one["state"].as_str().unwrap_or("?").to_owned());
         Ok(state.is_some_and(|state| state != "terminated"))
     }
 
@@ -259,6 +274,18 @@ impl Scene {
     pub(crate) fn drains(&self) -> Result<Vec<Value>> {
         let told = self.call("ListDrains", &json!({}))?;
         Ok(told["drains"].as_array().cloned().unwrap_or_default())
+    }
+
+    /// The service has seen that everything of this test is gone.
+    pub(crate) async fn no_drain_is_left(&self) -> Result<()> {
+        let own = |drain: &Value| {
+            let name = drain["nodeClaim"]["name"].as_str().or_else(|| drain["node"].as_str());
+            name.is_some_and(|name| name.starts_with(&self.namespace))
+        };
+        eventually("the last drain to be closed", || async {
+            Ok((!self.drains()?.iter().any(own)).then_some(()))
+        })
+        .await
     }
 
     pub(crate) fn call(&self, method: &str, request: &Value) -> Result<Value> {
@@ -290,7 +317,8 @@ impl Scene {
         eventually(&format!("an event {reason} about {object}"), || async {
             let all = events.list(&ListParams::default()).await?;
             let found = all.items.into_iter().find(|event| {
-                event.involved_object.name.as_deref() == Some(object) && event.reason.as_deref() == Some(reason)
+                event.involved_object.name.as_deref() == Some(object)
+                    && event.reason.as_deref() == Some(reason)
             });
             Ok(found.map(|event| event.message.unwrap_or_default()))
         })
@@ -316,7 +344,9 @@ impl Scene {
 /// A call of EC2's query API; the local AWS checks no signature, but reads the service and region out of it.
 fn ec2(stack: &Stack, parameters: &[(&str, &str)]) -> Result<String> {
     let region = stack.var("AWS_REGION")?;
-    let scope = format!("AWS4-HMAC-SHA256 Credential=test/20260101/{region}/ec2/aws4_request, SignedHeaders=host, Signature=0");
+    let scope = format!(
+        "AWS4-HMAC-SHA256 Credential=test/20260101/{region}/ec2/aws4_request, SignedHeaders=host, Signature=0"
+    );
     let form = parameters.iter().copied().chain([("Version", "2016-11-15")]);
     let mut answer = ureq::post(stack.var("AWS_ENDPOINT_URL")?)
         .header("authorization", scope)
