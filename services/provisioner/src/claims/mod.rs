@@ -109,12 +109,18 @@ impl Creator {
             return Ok(Made { claim: Arc::new(claim), existed });
         }
         self.metrics.created(reason, &pool, relaxed);
-        let requests = claim.spec.resources.as_ref().and_then(|r| r.requests.as_ref());
+        let requests: Vec<String> = claim
+            .spec
+            .resources
+            .iter()
+            .flat_map(|r| r.requests.iter().flatten())
+            .map(|(name, amount)| format!("{name}={amount}"))
+            .collect();
         let types = claim.spec.requirements.iter().find(|r| r.key == labels::INSTANCE_TYPE);
         info!(
             nodeclaim = name,
             nodepool = pool,
-            requests = ?requests.map(|all| all.iter().map(|(n, a)| format!("{n}={a}")).collect::<Vec<_>>()),
+            requests = requests.join(" "),
             instance_types = types.map_or(0, |t| t.values().len()),
             "created nodeclaim"
         );

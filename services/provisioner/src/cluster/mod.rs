@@ -18,6 +18,8 @@ mod show;
 mod state;
 mod storage;
 mod time;
+#[cfg(test)]
+mod tests;
 mod view;
 
 use std::sync::Arc;

@@ -1,0 +1,215 @@
+//! From pending pods to nodes: claims of the right shape, never two for the same pods, answers to what-if questions.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result, ensure};
+use integration::rpc::Impersonation;
+use integration::workload::Workload;
+use integration::{Service, Stack, Test, eventually, test};
+use k8s_openapi::api::core::v1::Event;
+use kube::ResourceExt as _;
+use kube::api::{Api, ListParams};
+use model::labels;
+use proto::provisioner::v1::provisioner_client::ProvisionerClient;
+use proto::provisioner::v1::{
+    CreateReplacementsRequest, ExplainPodRequest, GetSnapshotRequest, SimulateManyRequest,
+    SimulateRequest,
+};
+use proto::types::v1::PodRef;
+use runtime::grpc::Caller;
+use serde_json::{Value, json};
+
+pub(crate) fn tests() -> Vec<Test> {
+    vec![
+        test!("provisioning", alone, mixed_pods_become_nodes_that_fit_them_and_run),
+        test!("provisioning", alone, a_pod_that_fits_nowhere_is_explained_once_and_nothing_is_made),
+        test!("provisioning", alone, a_new_leader_makes_no_second_claim_for_the_same_pods),
+        test!("provisioning", alone, questions_are_answered_and_a_command_makes_replacements_once),
+    ]
+}
+
+/// Everything from a pending pod to a running one.
+fn services(stack: &Stack) -> Result<Vec<Service>> {
+    let names = ["pricing-cache", "provisioner", "termination"];
+    names.into_iter().map(|name| Service::start(stack, name, 1, &[])).collect()
+}
+
+fn stop(stack: &Stack, services: &[Service]) -> Result<()> {
+    services.iter().rev().try_for_each(|service| service.stop(stack))
+}
+
+async fn mixed_pods_become_nodes_that_fit_them_and_run(stack: Stack) -> Result<()> {
+    let running = services(&stack)?;
+    let workload = Workload::new(&stack, "mixed", json!({}), json!({})).await?;
+    let selector = |pairs: Value| json!({"nodeSelector": pairs});
+    let spread = json!({"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": labels::ZONE,
+        "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": {"app": "spread"}}}]});
+    workload.deploy("small", 20, "250m", json!({})).await?;
+    workload.deploy("large", 10, "1500m", json!({})).await?;
+    workload.deploy("arm", 8, "500m", selector(json!({labels::ARCH: "arm64"}))).await?;
+    workload.deploy("ondemand", 4, "1", selector(json!({labels::CAPACITY_TYPE: "on-demand"}))).await?;
+    workload.deploy("spread", 8, "300m", spread).await?;
+    let mut placed: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (name, count) in [("small", 20), ("large", 10), ("arm", 8), ("ondemand", 4), ("spread", 8)] {
+        placed.insert(name, workload.running(name, count).await?);
+    }
+    let nodes = workload.nodes().await?;
+    let label = |node: &String, key: &str| nodes.get(node).and_then(|n| n.labels().get(key).cloned()).unwrap_or_default();
+    ensure!(placed["arm"].iter().all(|n| label(n, labels::ARCH) == "arm64"), "arm pods on other nodes");
+    ensure!(
+        placed["ondemand"].iter().all(|n| label(n, labels::CAPACITY_TYPE) == "on-demand"),
+        "pods that asked for on-demand run on something else"
+    );
+    let mut zones: BTreeMap<String, usize> = BTreeMap::new();
+    placed["spread"].iter().for_each(|n| *zones.entry(label(n, labels::ZONE)).or_default() += 1);
+    let (most, least) = (zones.values().max(), zones.values().min());
+    ensure!(most.zip(least).is_some_and(|(m, l)| m - l <= 1), "spread over zones: {zones:?}");
+
+    let claims = workload.claims().await?;
+    ensure!(claims.len() == nodes.len(), "{} claims for {} nodes", claims.len(), nodes.len());
+    let used: BTreeSet<&String> = placed.values().flatten().collect();
+    ensure!(used.len() == nodes.len(), "{} of {} nodes run nothing", nodes.len() - used.len(), nodes.len());
+    for claim in &claims {
+        let name = claim.name_any();
+        let annotated = |key: &str| claim.annotations().contains_key(key);
+        ensure!(name.starts_with(&format!("{}-", workload.name)), "claim {name}");
+        ensure!(annotated(labels::NODEPOOL_HASH) && annotated(labels::TRACEPARENT), "annotations of {name}");
+        ensure!(claim.finalizers().iter().any(|f| f == labels::TERMINATION_FINALIZER), "finalizer of {name}");
+        ensure!(claim.owner_references().iter().any(|o| o.kind == "NodePool"), "owner of {name}");
+        let types = claim.spec.requirements.iter().find(|r| r.key == labels::INSTANCE_TYPE).context("types")?;
+        ensure!((1..=600).contains(&types.values().len()), "{} types on {name}", types.values().len());
+    }
+    let provisioner = &running[1];
+    let created = provisioner.metric("karpenter_nodeclaims_created_total", &format!("nodepool=\"{}\"", workload.name))?;
+    ensure!(created as usize == claims.len(), "{created} creations counted for {} claims", claims.len());
+    workload.remove().await?;
+    stop(&stack, &running)
+}
+
+async fn events(workload: &Workload, pod: &str, reason: &str) -> Result<Vec<Event>> {
+    let fields = format!("involvedObject.name={pod},reason={reason}");
+    let events: Api<Event> = Api::namespaced(workload.client.clone(), &workload.name);
+    let found = events.list(&ListParams::default().fields(&fields)).await?.items;
+    let ours = |e: &Event| e.source.as_ref().and_then(|s| s.component.as_deref()) == Some("karpenter");
+    Ok(found.into_iter().filter(ours).collect())
+}
+
+async fn a_pod_that_fits_nowhere_is_explained_once_and_nothing_is_made(stack: Stack) -> Result<()> {
+    let running = services(&stack)?;
+    let workload = Workload::new(&stack, "nowhere", json!({}), json!({})).await?;
+    workload.deploy("giant", 1, "9000", json!({})).await?;
+    let pod = eventually("the pod", || async {
+        Ok(workload.pods().list(&ListParams::default()).await?.items.first().map(|p| p.name_any()))
+    })
+    .await?;
+    for reason in ["FailedScheduling", "FailedProvisioning"] {
+        let told = eventually("an event that says why", || async {
+            Ok(events(&workload, &pod, reason).await?.into_iter().find_map(|e| e.message.filter(|m| m.contains(&workload.name))))
+        })
+        .await?;
+        ensure!(told.contains("cpu") && told.contains("9k"), "{reason}: {told}");
+    }
+    // Decided about every ten seconds, told once in five minutes.
+    let provisioner = &running[1];
+    let decisions = || provisioner.metric("karpenter_scheduler_scheduling_duration_seconds_count", "");
+    let before = decisions()?;
+    eventually("two more decisions", || async { Ok((decisions()? >= before + 2.0).then_some(())) }).await?;
+    ensure!(events(&workload, &pod, "FailedScheduling").await?.len() == 1, "told more than once");
+    ensure!(workload.claims().await?.is_empty(), "a claim was made for a pod that fits nowhere");
+    ensure!(provisioner.metric("karpenter_scheduler_unschedulable_pods_count", "")? >= 1.0, "not counted");
+
+    let person = Impersonation::new(&stack, runtime::Service::Disruption, runtime::Service::Provisioner).await?;
+    let mut client = ProvisionerClient::new(person.peers.leader());
+    let seen = client.get_snapshot(GetSnapshotRequest { with_nodes: false, with_pending: true }).await?.into_inner();
+    let pending = seen.pending.iter().find(|p| p.pod.as_ref().is_some_and(|r| r.name == pod)).context("not pending")?;
+    ensure!(pending.reason.contains("cpu"), "{pending:?}");
+    workload.remove().await?;
+    stop(&stack, &running)
+}
+
+async fn a_new_leader_makes_no_second_claim_for_the_same_pods(stack: Stack) -> Result<()> {
+    let cache = Service::start(&stack, "pricing-cache", 1, &[])?;
+    let termination = Service::start(&stack, "termination", 1, &[])?;
+    let (one, two) = (Service::start(&stack, "provisioner", 1, &[])?, Service::start(&stack, "provisioner", 2, &[])?);
+    let leads = |s: &Service| s.metric("leader_election_master_status", "").is_ok_and(|v| v > 0.0);
+    eventually("a leader", || async { Ok((leads(&one) || leads(&two)).then_some(())) }).await?;
+    let (leader, follower) = if leads(&one) { (one, two) } else { (two, one) };
+    let workload = Workload::new(&stack, "leader", json!({}), json!({})).await?;
+    // Two zones are allowed, so that nothing on an unlaunched claim says where it will be.
+    workload.deploy("kept", 12, "1", json!({})).await?;
+    let first = eventually("the first claims", || async {
+        let names: BTreeSet<String> = workload.claims().await?.iter().map(|c| c.name_any()).collect();
+        Ok((!names.is_empty()).then_some(names))
+    })
+    .await?;
+    leader.kill(&stack)?;
+    eventually("the follower to lead", || async { Ok(leads(&follower).then_some(())) }).await?;
+    workload.running("kept", 12).await?;
+    let last: BTreeSet<String> = workload.claims().await?.iter().map(|c| c.name_any()).collect();
+    ensure!(last == first, "claims before the leader was killed: {first:?}, after: {last:?}");
+    workload.remove().await?;
+    stop(&stack, &[cache, termination, follower])
+}
+
+async fn questions_are_answered_and_a_command_makes_replacements_once(stack: Stack) -> Result<()> {
+    let running = services(&stack)?;
+    let workload = Workload::new(&stack, "questions", json!({}), json!({})).await?;
+    workload.deploy("asked", 3, "1", json!({})).await?;
+    let mut nodes = workload.running("asked", 3).await?;
+    nodes.sort();
+    nodes.dedup();
+    let disruption = Impersonation::new(&stack, runtime::Service::Disruption, runtime::Service::Provisioner).await?;
+    let mut client: ProvisionerClient<Caller> = ProvisionerClient::new(disruption.peers.leader());
+
+    let removal = SimulateRequest { remove_nodes: nodes.clone(), ..SimulateRequest::default() };
+    let answer = client.simulate(removal.clone()).await?.into_inner();
+    ensure!(answer.unschedulable.is_empty(), "{:?}", answer.unschedulable);
+    let moved: usize = answer.new_nodes.iter().map(|n| n.pods.len()).sum::<usize>() + answer.placements.len();
+    ensure!(moved == 3, "{moved} of 3 pods found a place: {answer:?}");
+    ensure!(answer.removed_micro_usd_per_hour.is_some_and(|price| price > 0), "no price for {nodes:?}");
+    let uids = answer.new_nodes.iter().flat_map(|n| &n.pods).filter(|p| !p.uid.is_empty()).count();
+    ensure!(uids == answer.new_nodes.iter().map(|n| n.pods.len()).sum::<usize>(), "pods without uid");
+
+    let asked = (0..20).map({
+        let removal = removal.clone();
+        move |id| SimulateManyRequest { id, request: Some(removal.clone()) }
+    });
+    let unknown = SimulateRequest { remove_nodes: vec!["no-such-node".into()], ..SimulateRequest::default() };
+    let asked = asked.chain([SimulateManyRequest { id: 99, request: Some(unknown) }]).collect::<Vec<_>>();
+    let mut answers = client.simulate_many(futures::stream::iter(asked)).await?.into_inner();
+    let (mut good, mut bad) = (BTreeSet::new(), Vec::new());
+    while let Some(one) = answers.message().await? {
+        match one.response {
+            Some(_) => drop(good.insert(one.id)),
+            None => bad.push((one.id, one.error)),
+        }
+    }
+    ensure!(good == (0..20).collect::<BTreeSet<_>>(), "answered: {good:?}");
+    ensure!(bad.len() == 1 && bad[0].1.contains("no-such-node"), "{bad:?}");
+
+    let pods = workload.pods().list(&ListParams::default()).await?.items;
+    let pod = PodRef { namespace: workload.name.clone(), name: pods[0].name_any(), uid: String::new() };
+    let refused = client.explain_pod(ExplainPodRequest { pod: Some(pod) }).await;
+    ensure!(refused.is_err_and(|s| s.code() == tonic::Code::PermissionDenied), "explanations are for people");
+
+    // Whatever the answer was, a replacement for the pods is what the command asks for.
+    let below = i64::MAX;
+    let dearer = client.simulate(SimulateRequest { replacement_below_micro_usd: below, ..removal }).await?.into_inner();
+    let nodes_wanted = if dearer.new_nodes.is_empty() { answer.new_nodes.clone() } else { dearer.new_nodes };
+    if nodes_wanted.is_empty() {
+        workload.remove().await?;
+        return stop(&stack, &running);
+    }
+    let command = CreateReplacementsRequest {
+        command_id: format!("command-{}", workload.name),
+        nodes: nodes_wanted,
+        reason: "Drifted".into(),
+        replaces: Vec::new(),
+    };
+    let first = client.create_replacements(command.clone()).await?.into_inner();
+    let second = client.create_replacements(command).await?.into_inner();
+    ensure!(!first.already_existed && second.already_existed, "{first:?} {second:?}");
+    ensure!(first.node_claims == second.node_claims, "{first:?} {second:?}");
+    workload.remove().await?;
+    stop(&stack, &running)
+}

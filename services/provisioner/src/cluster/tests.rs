@@ -1,0 +1,398 @@
+//! The cluster's state driven by objects as watches deliver them: what counts as capacity, who waits, and what a decision on it
+//! would be.
+
+use std::sync::Arc;
+
+use api::{NodeClaim, NodePool};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use model::catalog::{CapacityType, InstanceType, LabelMap, Offering};
+use model::labels;
+use model::node::NodeState;
+use model::price::MicroDollars;
+use model::resources::Resources;
+use runtime::watch::Change;
+use serde_json::{Value, json};
+use solver::{Options, Plan, Snapshot};
+
+use super::pods::{PodKey, Shown};
+use super::state::State;
+use crate::catalog::Offer;
+
+const START: i64 = 1_800_000_000;
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(START + seconds).unwrap()
+}
+
+fn kind(name: &str, cpu: i64) -> InstanceType {
+    let amounts = |cpu: i64| {
+        let gib = |n: i64| model::quantity::Quantity::from_bytes(n << 30);
+        Resources::new()
+            .with("cpu", model::quantity::Quantity::from_units(cpu))
+            .with("memory", gib(4 * cpu))
+            .with("pods", model::quantity::Quantity::from_units(110))
+    };
+    let offering = |zone: &str, price: i64| Offering {
+        zone: Arc::from(zone),
+        zone_id: None,
+        capacity_type: CapacityType::OnDemand,
+        price: MicroDollars::new(price * cpu),
+        available: true,
+        reservation: None,
+        capacity_override: Resources::new(),
+        overhead_override: Resources::new(),
+    };
+    let own: LabelMap = [
+        (labels::ARCH.to_owned(), labels::AMD64.to_owned()),
+        (labels::OS.to_owned(), labels::LINUX.to_owned()),
+    ]
+    .into();
+    InstanceType::new(name, &own, amounts(cpu), Resources::new(), vec![offering("z1", 40_000), offering("z2", 41_000)])
+}
+
+fn pool(limit: Option<&str>) -> Arc<NodePool> {
+    let mut pool = json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodePool",
+        "metadata": {"name": "general", "uid": "pool-uid", "generation": 1},
+        "spec": {"template": {"spec": {
+            "requirements": [],
+            "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
+        }}, "disruption": {"consolidateAfter": "30s"}},
+        "status": {"conditions": [{"type": "Ready", "status": "True", "reason": "Ready", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"}]}
+    });
+    if let Some(cpu) = limit {
+        pool["spec"]["limits"] = json!({"cpu": cpu});
+    }
+    Arc::new(serde_json::from_value(pool).unwrap())
+}
+
+fn state() -> State {
+    let mut state = State { window: SignedDuration::from_secs(20), ..State::default() };
+    let types = Arc::new(vec![kind("a.large", 2), kind("a.xlarge", 4), kind("a.2xlarge", 8)]);
+    let offer =
+        Offer { version: 1, types: Arc::new([(Arc::from("default"), types)].into()), ..Offer::default() };
+    state.offer_changed(offer, at(0));
+    state.pool(Change::Reset(vec![pool(None)]), at(0));
+    state.triggers.clear();
+    state
+}
+
+fn uid(number: u32) -> String {
+    format!("{number:08x}-0000-4000-8000-000000000000")
+}
+
+fn pod(number: u32, patch: Value) -> Arc<Pod> {
+    let mut pod = json!({
+        "metadata": {"namespace": "default", "name": format!("pod-{number}"), "uid": uid(number),
+            "labels": {"app": "a"}, "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]},
+        "status": {"phase": "Pending", "conditions": [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
+    });
+    merge(&mut pod, patch);
+    Arc::new(serde_json::from_value(pod).unwrap())
+}
+
+fn bound(number: u32, node: &str) -> Arc<Pod> {
+    pod(number, json!({"spec": {"nodeName": node}, "status": {"phase": "Running", "conditions": []}}))
+}
+
+fn claim(name: &str, promised: &[u32], patch: Value) -> Arc<NodeClaim> {
+    let uids: Vec<String> = promised.iter().map(|n| uid(*n)).collect();
+    let mut claim = json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+        "metadata": {"name": name, "labels": {labels::NODEPOOL: "general"},
+            "annotations": {labels::PROMISED_PODS: super::promise(uids.iter().map(String::as_str))}},
+        "spec": {
+            "requirements": [
+                {"key": labels::INSTANCE_TYPE, "operator": "In", "values": ["a.xlarge", "a.2xlarge"]},
+                {"key": labels::ZONE, "operator": "In", "values": ["z1", "z2"]}],
+            "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
+        }
+    });
+    merge(&mut claim, patch);
+    Arc::new(serde_json::from_value(claim).unwrap())
+}
+
+fn launched(name: &str, promised: &[u32]) -> Arc<NodeClaim> {
+    claim(
+        name,
+        promised,
+        json!({
+            "metadata": {"labels": {labels::NODEPOOL: "general", labels::ZONE: "z1", labels::INSTANCE_TYPE: "a.xlarge",
+                labels::CAPACITY_TYPE: "on-demand", labels::ARCH: "amd64", labels::OS: "linux"}},
+            "status": {"providerID": format!("aws:///z1/{name}"),
+                "capacity": {"cpu": "4", "memory": "16Gi", "pods": "110"},
+                "allocatable": {"cpu": "4", "memory": "16Gi", "pods": "110"}}
+        }),
+    )
+}
+
+fn initialized(name: &str, promised: &[u32], since: i64) -> Arc<NodeClaim> {
+    let mut claim = serde_json::to_value(&*launched(name, promised)).unwrap();
+    claim["status"]["conditions"] = json!([{"type": "Initialized", "status": "True", "reason": "Initialized",
+        "message": "", "lastTransitionTime": at(since).to_string()}]);
+    Arc::new(serde_json::from_value(claim).unwrap())
+}
+
+fn node(name: &str, claim: &str, patch: Value) -> Arc<Node> {
+    let mut node = json!({
+        "metadata": {"name": name, "labels": {labels::NODEPOOL: "general", labels::ZONE: "z1",
+            labels::INSTANCE_TYPE: "a.xlarge", labels::CAPACITY_TYPE: "on-demand", labels::HOSTNAME: name,
+            labels::ARCH: "amd64", labels::OS: "linux",
+            labels::REGISTERED: "true", labels::INITIALIZED: "true"}},
+        "spec": {"providerID": format!("aws:///z1/{claim}")},
+        "status": {"capacity": {"cpu": "4", "memory": "16Gi", "pods": "110"},
+            "allocatable": {"cpu": "4", "memory": "16Gi", "pods": "110"},
+            "conditions": [{"type": "Ready", "status": "True"}]}
+    });
+    merge(&mut node, patch);
+    Arc::new(serde_json::from_value(node).unwrap())
+}
+
+fn merge(into: &mut Value, from: Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (key, value) in from {
+                merge(into.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (into, from) => *into = from,
+    }
+}
+
+fn shown(state: &State, number: u32) -> Shown {
+    let key = PodKey { namespace: Arc::from("default"), name: Arc::from(format!("pod-{number}")) };
+    state.pods.records.get(&key).map(|r| r.shown.clone()).unwrap_or_default()
+}
+
+fn on(name: &str) -> Shown {
+    Shown::On(Arc::from(name))
+}
+
+fn decide(state: &State) -> Plan {
+    solver::solve(&Snapshot::build(state.input()), &Options::default(), &|| true)
+}
+
+#[test]
+fn a_pod_that_waits_is_pending_and_triggers_once() {
+    let mut state = state();
+    state.pod(Change::Applied(pod(1, json!({}))), at(0));
+    state.pod(Change::Applied(pod(2, json!({"status": {"conditions": [
+        {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}]}}))), at(0));
+    assert_eq!(state.triggers.len(), 1);
+    assert_eq!((shown(&state, 1), shown(&state, 2)), (Shown::Pending, Shown::No));
+    assert_eq!(decide(&state).new_nodes.len(), 1);
+    state.triggers.clear();
+    state.pod(Change::Applied(pod(1, json!({"status": {"message": "again"}}))), at(1));
+    assert!(state.triggers.is_empty(), "nothing new about it");
+}
+
+#[test]
+fn pods_of_an_unlaunched_claim_are_not_provided_for_again_wherever_it_may_come_to_be() {
+    let mut state = state();
+    // It accepts two zones, as the claim does: no label of the claim says which it will be.
+    let zones = json!({"spec": {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [{"matchExpressions": [
+            {"key": labels::ZONE, "operator": "In", "values": ["z1", "z2"]}]}]}}}}});
+    state.pod(Change::Applied(pod(1, zones)), at(0));
+    assert_eq!(decide(&state).new_nodes.len(), 1);
+    state.assume(claim("general-x", &[1], json!({})), at(0));
+    assert_eq!(shown(&state, 1), on("general-x"));
+    let plan = decide(&state);
+    assert!(plan.new_nodes.is_empty() && plan.unschedulable.is_empty(), "{plan:?}");
+}
+
+#[test]
+fn a_restart_in_the_middle_of_a_launch_comes_to_the_same() {
+    let mut state = state();
+    // Claims before pods, pods before claims: lists arrive in any order.
+    state.pod(Change::Reset(vec![pod(1, json!({})), pod(2, json!({}))]), at(0));
+    state.claim(Change::Reset(vec![claim("general-x", &[1, 2], json!({}))]), at(0));
+    assert_eq!((shown(&state, 1), shown(&state, 2)), (on("general-x"), on("general-x")));
+    assert!(decide(&state).new_nodes.is_empty());
+}
+
+#[test]
+fn room_that_is_certain_on_an_unlaunched_claim_is_given_to_others() {
+    let mut state = state();
+    state.pod(Change::Applied(pod(1, json!({}))), at(0));
+    state.assume(claim("general-x", &[1], json!({})), at(0));
+    // Three more cores are certain: it becomes at least an a.xlarge.
+    for number in 2..=4 {
+        state.pod(Change::Applied(pod(number, json!({}))), at(0));
+    }
+    let plan = decide(&state);
+    assert!(plan.new_nodes.is_empty(), "{plan:?}");
+    state.pod(Change::Applied(pod(5, json!({}))), at(0));
+    assert_eq!(decide(&state).new_nodes.len(), 1);
+}
+
+#[test]
+fn when_a_launch_fails_its_pods_are_decided_about_at_once() {
+    let mut state = state();
+    state.pod(Change::Applied(pod(1, json!({}))), at(0));
+    state.claim(Change::Applied(claim("general-x", &[1], json!({}))), at(0));
+    state.triggers.clear();
+    state.claim(Change::Deleted(claim("general-x", &[1], json!({}))), at(3));
+    assert_eq!(shown(&state, 1), Shown::Pending);
+    assert_eq!(state.triggers.iter().map(|(_, urgent)| *urgent).collect::<Vec<_>>(), [true]);
+    assert!(state.nodes.entries.is_empty());
+}
+
+#[test]
+fn a_claim_that_no_watch_ever_shows_stops_counting() {
+    let mut state = state();
+    state.pod(Change::Applied(pod(1, json!({}))), at(0));
+    state.assume(claim("general-x", &[1], json!({})), at(0));
+    state.claim(Change::Reset(vec![]), at(5));
+    assert_eq!(shown(&state, 1), on("general-x"), "a list may be older than the claim");
+    state.pass_time(at(16));
+    assert_eq!(shown(&state, 1), Shown::Pending);
+}
+
+#[test]
+fn node_and_claim_are_one_from_launch_to_initialisation() {
+    let mut state = state();
+    state.claim(Change::Applied(launched("general-x", &[])), at(0));
+    assert_eq!(state.nodes.entries.keys().map(|k| &**k).collect::<Vec<_>>(), ["general-x"]);
+    let starting = json!({"metadata": {"labels": {labels::REGISTERED: "false", labels::INITIALIZED: "false"}}});
+    state.node(Change::Applied(node("ip-1", "general-x", starting)), at(1));
+    state.pod(Change::Applied(bound(1, "ip-1")), at(1));
+    assert_eq!(shown(&state, 1), on("general-x"), "still known by its claim");
+    state.node(Change::Applied(node("ip-1", "general-x", json!({}))), at(2));
+    assert_eq!(state.nodes.entries.keys().map(|k| &**k).collect::<Vec<_>>(), ["ip-1"]);
+    assert_eq!(shown(&state, 1), on("ip-1"));
+    assert_eq!(state.nodes.entries["ip-1"].node.state, NodeState::Ready);
+    state.node(Change::Deleted(node("ip-1", "general-x", json!({}))), at(3));
+    assert_eq!(state.nodes.entries.keys().map(|k| &**k).collect::<Vec<_>>(), ["general-x"]);
+    state.claim(Change::Deleted(launched("general-x", &[])), at(3));
+    assert!(state.nodes.entries.is_empty() && state.on.values().all(|pods| pods.is_empty()));
+}
+
+#[test]
+fn room_is_kept_for_a_moment_after_initialisation_and_then_given_up() {
+    let mut state = state();
+    state.pod(Change::Applied(pod(1, json!({}))), at(0));
+    state.node(Change::Applied(node("ip-1", "general-x", json!({}))), at(0));
+    state.claim(Change::Applied(initialized("general-x", &[1], 0)), at(0));
+    assert_eq!(shown(&state, 1), on("ip-1"));
+    state.pass_time(at(19));
+    assert_eq!(shown(&state, 1), on("ip-1"));
+    state.pass_time(at(20));
+    assert_eq!(shown(&state, 1), Shown::Pending, "the scheduler did not agree; decide again");
+}
+
+#[test]
+fn pods_of_a_node_that_goes_need_a_place_and_count_where_one_was_made() {
+    let mut state = state();
+    state.node(Change::Applied(node("ip-1", "general-x", json!({}))), at(0));
+    state.claim(Change::Applied(initialized("general-x", &[], -100)), at(0));
+    for number in 1..=3 {
+        state.pod(Change::Applied(bound(number, "ip-1")), at(0));
+    }
+    assert!(decide(&state).new_nodes.is_empty());
+    let tainted = json!({"spec": {"taints": [{"key": labels::DISRUPTED_TAINT, "effect": "NoSchedule"}]}});
+    state.node(Change::Applied(node("ip-1", "general-x", tainted)), at(1));
+    let plan = decide(&state);
+    assert_eq!(plan.new_nodes.iter().map(|n| n.pods.len()).sum::<usize>(), 3, "{plan:?}");
+    state.triggers.clear();
+    state.trigger_again(at(1));
+    assert_eq!(state.triggers.len(), 1, "somebody must decide about them");
+
+    state.assume(claim("general-y", &[1, 2, 3], json!({})), at(2));
+    assert_eq!(shown(&state, 2), on("general-y"));
+    let plan = decide(&state);
+    assert!(plan.new_nodes.is_empty() && plan.unschedulable.is_empty(), "{plan:?}");
+}
+
+#[test]
+fn unlaunched_claims_count_against_limits_with_the_most_they_may_become() {
+    let mut state = state();
+    state.pool(Change::Reset(vec![pool(Some("10"))]), at(0));
+    state.assume(claim("general-x", &[], json!({})), at(0));
+    assert_eq!(state.usage()["general"].capacity.get("cpu"), "8".parse().unwrap());
+    assert_eq!(state.usage()["general"].launched.get("cpu"), "0".parse().unwrap());
+    // Eight cores may be used already: no room for the four that this pod needs on a node of its own.
+    let large = json!({"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "3500m", "memory": "1Gi"}}}]}});
+    state.pod(Change::Applied(pod(1, large.clone())), at(0));
+    state.pod(Change::Applied(pod(2, large)), at(0));
+    let plan = decide(&state);
+    assert!(plan.new_nodes.is_empty(), "{plan:?}");
+    state.claim(Change::Applied(launched("general-x", &[])), at(1));
+    assert_eq!(decide(&state).new_nodes.len(), 1, "it became a smaller one: {:?}", decide(&state));
+}
+
+#[test]
+fn a_budget_that_forbids_all_evictions_keeps_pods_where_they_are() {
+    let mut state = state();
+    state.node(Change::Applied(node("ip-1", "general-x", json!({}))), at(0));
+    state.claim(Change::Applied(initialized("general-x", &[], -100)), at(0));
+    state.pod(Change::Applied(bound(1, "ip-1")), at(0));
+    let budget = |most: i32| {
+        Arc::new(serde_json::from_value(json!({
+            "metadata": {"namespace": "default", "name": "b"},
+            "spec": {"maxUnavailable": most, "selector": {"matchLabels": {"app": "a"}}}
+        })).unwrap())
+    };
+    let moves = |state: &State| state.pods.records.values().next().unwrap().pod.reschedulable;
+    assert!(moves(&state));
+    state.budget(Change::Applied(budget(0)), at(1));
+    assert!(!moves(&state));
+    state.budget(Change::Applied(budget(1)), at(2));
+    assert!(moves(&state));
+}
+
+#[test]
+fn protection_for_a_limited_time_ends_by_itself() {
+    let mut state = state();
+    state.node(Change::Applied(node("ip-1", "general-x", json!({}))), at(0));
+    state.claim(Change::Applied(initialized("general-x", &[], -100)), at(0));
+    let protected = json!({"metadata": {"annotations": {labels::DO_NOT_DISRUPT: "10m"}},
+        "spec": {"nodeName": "ip-1"}, "status": {"phase": "Running", "startTime": at(0).to_string()}});
+    state.pod(Change::Applied(pod(1, protected)), at(1));
+    let moves = |state: &State| state.pods.records.values().next().unwrap().pod.reschedulable;
+    assert!(!moves(&state));
+    state.pass_time(at(599));
+    assert!(!moves(&state));
+    state.pass_time(at(601));
+    assert!(moves(&state));
+}
+
+#[test]
+fn changes_carried_over_and_a_snapshot_built_anew_decide_alike() {
+    let mut state = state();
+    state.node(Change::Applied(node("ip-1", "general-x", json!({}))), at(0));
+    state.claim(Change::Applied(initialized("general-x", &[], -100)), at(0));
+    for number in 1..=3 {
+        state.pod(Change::Applied(bound(number, "ip-1")), at(0));
+    }
+    state.pod(Change::Applied(pod(9, json!({}))), at(0));
+    let before = Snapshot::build(state.input());
+    state.delta = Default::default();
+    state.pod(Change::Deleted(bound(2, "ip-1")), at(1));
+    state.pod(Change::Applied(pod(10, json!({}))), at(1));
+    state.node(Change::Applied(node("ip-2", "general-y", json!({}))), at(2));
+    state.claim(Change::Applied(launched("general-y", &[10])), at(2));
+    state.pod(Change::Applied(bound(9, "ip-2")), at(3));
+    state.pod(Change::Applied(pod(11, json!({}))), at(3));
+    assert!(!state.delta.rebuild);
+    let carried = before.apply(&state.delta.changes).unwrap();
+    let options = Options::default();
+    let carried = solver::solve(&carried, &options, &|| true);
+    assert_eq!(carried, decide(&state));
+}
+
+#[test]
+fn an_unready_pool_makes_no_nodes() {
+    let mut state = state();
+    state.pod(Change::Applied(pod(1, json!({}))), at(0));
+    let mut unready = serde_json::to_value(&*pool(None)).unwrap();
+    unready["status"]["conditions"][0]["status"] = json!("False");
+    state.pool(Change::Applied(Arc::new(serde_json::from_value(unready).unwrap())), at(1));
+    let plan = decide(&state);
+    assert!(plan.new_nodes.is_empty());
+    assert_eq!(plan.unschedulable.len(), 1);
+}
