@@ -21,7 +21,8 @@ pub(super) fn check(cluster: &Cluster<'_>, options: &Options, found: &mut Vec<Vi
         };
         for pod in &site.new {
             let origin = cluster.to_place.get(&pod.key()).map(|(_, origin)| *origin);
-            if options.protect_settling && node.settling && origin == Some(Origin::Moved) {
+            let settles = node.managed() && node.initialized && node.settling;
+            if options.protect_settling && settles && origin == Some(Origin::Moved) {
                 found.push(Violation::NodeSettles { pod: pod.key(), at: at() });
             }
             let waits = node.managed() && !node.initialized;

@@ -1,0 +1,140 @@
+//! Nodes that exist, and what fits on a node.
+
+use std::sync::Arc;
+
+use model::pool::ClusterInput;
+use model::taint::Effect;
+use solver::Options;
+
+use crate::by_hand::{broken, broken_without, large, new_node, plan, small};
+use crate::fixture::{PodBuilder, cluster, node, pod, pool, quantity};
+
+fn with_pods(pods: Vec<PodBuilder>) -> ClusterInput {
+    let types = vec![small().build(), large().build()];
+    let start = cluster().pool(pool("default").types(types));
+    pods.into_iter().fold(start, |cluster, pod| cluster.pod(pod)).input()
+}
+
+#[test]
+fn nodes_that_are_unknown_or_go_away_take_nothing() {
+    let mut input = with_pods(vec![pod("web")]);
+    input.nodes.push(node("stays").build());
+    input.nodes.push(node("going").deleting().build());
+    let on = |name: &'static str| plan(&input, vec![], &[(name, &["web"])]);
+    assert!(broken(&input, &on("stays")).is_empty());
+    assert_eq!(broken(&input, &on("nobody")), ["UnknownNode"]);
+    assert_eq!(broken(&input, &on("going")), ["NodeGoesAway"]);
+    assert_eq!(broken_without(&input, &["stays"], &on("stays"), &Options::default()), ["NodeGoesAway"]);
+}
+
+#[test]
+fn moved_pods_do_not_go_where_it_is_still_unsettled() {
+    let mut input = with_pods(vec![pod("moved").on_node("old"), pod("pending")]);
+    input.nodes.push(node("old").build());
+    input.nodes.push(node("busy").of_pool("default").but(|n| n.settling = true).build());
+    let both = plan(&input, vec![], &[("busy", &["moved", "pending"])]);
+    let careful = Options { protect_settling: true, ..Options::default() };
+    assert_eq!(broken_without(&input, &["old"], &both, &careful), ["NodeSettles"]);
+    assert!(broken_without(&input, &["old"], &both, &Options::default()).is_empty());
+}
+
+#[test]
+fn moved_pods_do_not_wait_for_nodes_that_start() {
+    let mut input = with_pods(vec![pod("moved").on_node("old"), pod("leaving").on_node("going")]);
+    input.nodes.push(node("old").build());
+    input.nodes.push(node("going").deleting().build());
+    input.nodes.push(node("new").of_pool("default").starting().build());
+    let both = plan(&input, vec![], &[("new", &["moved", "leaving"])]);
+    let careful = Options { distrust_uninitialized: true, ..Options::default() };
+    assert_eq!(broken_without(&input, &["old"], &both, &careful), ["NodeNotInitialized"]);
+    assert!(broken_without(&input, &["old"], &both, &Options::default()).is_empty());
+}
+
+#[test]
+fn pods_must_fit_every_listed_type() {
+    let input = with_pods(vec![pod("web-0").cpu("1"), pod("web-1").cpu("1500m")]);
+    let listed = |types: &[&str]| plan(&input, vec![new_node(types, &["web-0", "web-1"])], &[]);
+    assert!(broken(&input, &listed(&["large"])).is_empty());
+    assert_eq!(broken(&input, &listed(&["small", "large"])), ["DoesNotFit"]);
+}
+
+#[test]
+fn the_number_of_pods_is_a_resource() {
+    let mut input = with_pods(vec![pod("web-0"), pod("web-1")]);
+    let one_pod = small().pods(1).build();
+    input.pools[0].instance_types = Arc::new(vec![one_pod]);
+    assert_eq!(
+        broken(&input, &plan(&input, vec![new_node(&["small"], &["web-0", "web-1"])], &[])),
+        ["DoesNotFit"]
+    );
+}
+
+#[test]
+fn daemons_need_their_share_of_a_new_node() {
+    let mut input = with_pods(vec![pod("web").cpu("1800m")]);
+    assert!(broken(&input, &plan(&input, vec![new_node(&["small"], &["web"])], &[])).is_empty());
+    input.daemon_sets = cluster().daemon(pod("agent").cpu("200m")).input().daemon_sets;
+    let squeezed = plan(&input, vec![new_node(&["small"], &["web"])], &[]);
+    assert_eq!(broken(&input, &squeezed), ["DoesNotFit"]);
+    let elsewhere = pod("agent").cpu("200m").select("kubernetes.io/arch", "arm64");
+    input.daemon_sets = cluster().daemon(elsewhere).input().daemon_sets;
+    assert!(broken(&input, &squeezed).is_empty());
+}
+
+#[test]
+fn huge_pages_take_memory() {
+    let mut input = with_pods(vec![pod("web").memory("3Gi")]);
+    let fine = plan(&input, vec![new_node(&["small"], &["web"])], &[]);
+    assert!(broken(&input, &fine).is_empty());
+    let paged = small().with("hugepages-2Mi", 1 << 30).build();
+    input.pools[0].instance_types = Arc::new(vec![paged]);
+    assert_eq!(broken(&input, &fine), ["DoesNotFit"]);
+}
+
+#[test]
+fn pods_and_daemons_of_an_existing_node_leave_only_the_rest() {
+    let mut input = with_pods(vec![pod("web").cpu("2"), pod("old").cpu("1500m").on_node("n")]);
+    input.nodes.push(node("n").build());
+    let on_node = plan(&input, vec![], &[("n", &["web"])]);
+    assert!(broken(&input, &on_node).is_empty());
+    input.daemon_sets = cluster().daemon(pod("agent").cpu("600m")).input().daemon_sets;
+    assert_eq!(broken(&input, &on_node), ["DoesNotFit"]);
+    // A daemon that runs already is not waited for, so the same total fits.
+    input.pods[1] = pod("agent-x").cpu("1500m").on_node("n").but(|p| p.daemon = true).build();
+    assert!(broken(&input, &on_node).is_empty());
+    input.pods[0] = pod("web").cpu("2600m").build();
+    assert_eq!(broken(&input, &on_node), ["DoesNotFit"]);
+}
+
+#[test]
+fn stated_requests_are_those_of_the_pods_and_at_most_all_daemons() {
+    let mut input = with_pods(vec![pod("web").cpu("1")]);
+    input.daemon_sets = cluster().daemon(pod("agent").cpu("200m")).input().daemon_sets;
+    let stating = |cpu: &'static str| {
+        let mut plan = plan(&input, vec![new_node(&["small"], &["web"])], &[]);
+        plan.new_nodes[0].requests.insert("cpu", quantity(cpu));
+        plan
+    };
+    assert!(broken(&input, &stating("1200m")).is_empty());
+    assert_eq!(broken(&input, &stating("900m")), ["WrongRequests"]);
+    assert_eq!(broken(&input, &stating("1300m")), ["WrongRequests"]);
+}
+
+#[test]
+fn pods_tolerate_the_taints_of_their_node() {
+    let mut input = with_pods(vec![pod("web"), pod("bold").tolerates("dedicated")]);
+    input.nodes.push(node("n").taint("dedicated", Effect::NoExecute).build());
+    let on_node = plan(&input, vec![new_node(&["small"], &["bold"])], &[("n", &["web"])]);
+    assert_eq!(broken(&input, &on_node), ["Untolerated"]);
+    let swapped = plan(&input, vec![new_node(&["small"], &["web"])], &[("n", &["bold"])]);
+    assert!(broken(&input, &swapped).is_empty());
+
+    let tainted =
+        |effect| pool("default").types(vec![small().build()]).taint("dedicated", "x", effect).build();
+    input.pools[0] = tainted(Effect::NoSchedule);
+    assert_eq!(broken(&input, &swapped), ["Untolerated"]);
+    input.pools[0] = tainted(Effect::PreferNoSchedule);
+    assert!(broken(&input, &swapped).is_empty());
+    input.pools[0] = pool("default").types(vec![small().build()]).startup_taint("booting").build();
+    assert!(broken(&input, &swapped).is_empty());
+}
