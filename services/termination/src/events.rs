@@ -65,9 +65,8 @@ impl Events {
         self.0.publish(Event::warning(claim(about), "TerminationTimestampUnreadable", message));
     }
 
-    pub(crate) fn pods_waiting(&self, about: &NodeState, pods: usize, example: Option<&str>) {
-        let example = example.map(|words| format!(": {words}")).unwrap_or_default();
-        let message = format!("Failed to drain node, {pods} pods are waiting to be evicted{example}");
+    pub(crate) fn pods_waiting(&self, about: &NodeState, pods: usize) {
+        let message = format!("Failed to drain node, {pods} pods are waiting to be evicted");
         self.0.publish(Event::warning(node(about), "FailedDraining", message));
     }
 

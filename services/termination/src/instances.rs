@@ -361,3 +361,7 @@ fn not_ours(instance: &Ec2Instance, cluster: &str) -> String {
         missing.join(", ")
     )
 }
+
+#[cfg(test)]
+#[path = "instances_tests.rs"]
+mod tests;

@@ -130,10 +130,6 @@ impl Writes {
         now: Timestamp,
     ) -> Result<NodeClaim, Error> {
         let mut conditions = claim.conditions.clone();
-        // Deletion moved the generation; what was true of the claim still is, and Ready must not turn Unknown for it.
-        for condition in &mut conditions {
-            condition.observed_generation = claim.meta.generation;
-        }
         for mark in marks {
             let (type_, finding) = condition(*mark);
             ConditionSet::NODE_CLAIM.set(&mut conditions, &claim.meta, type_, finding, now);

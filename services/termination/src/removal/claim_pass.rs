@@ -92,7 +92,11 @@ impl Actor {
                     Ok(vec![Fact::Claim(Change::Applied(Arc::new(written)))])
                 });
             }
-            ClaimStep::Hold(why) => self.events.untouchable(None, Some(&claim), &why),
+            ClaimStep::Hold(why) => {
+                if self.may_tell(&key, "hold", now) {
+                    self.events.untouchable(None, Some(&claim), &why);
+                }
+            }
             ClaimStep::Release { kept_by } => {
                 if let Some(other) = &kept_by {
                     self.events.shared_instance(&claim, other);

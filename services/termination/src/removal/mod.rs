@@ -16,7 +16,7 @@ mod node_pass;
 mod report;
 mod schedule;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,6 +50,10 @@ const AT_ONCE: usize = 512;
 const KINDS: usize = 6;
 /// Between two rounds of evictions, so that a flood of answers is not a flood of rounds.
 const ROUND: Duration = Duration::from_millis(20);
+
+const LONGEST_SLEEP: Duration = Duration::from_secs(2);
+/// Between two events of one kind about one object.
+const TELL_AGAIN: jiff::SignedDuration = jiff::SignedDuration::from_mins(2);
 
 /// What the service is told to be like.
 #[derive(Clone, Debug)]
@@ -131,7 +135,7 @@ fact!(k8s_openapi::api::core::v1::PersistentVolume, Volume);
 enum Done {
     Write { key: Key, what: &'static str, result: Result<Vec<Fact>, Error> },
     Evicted { pod: Arc<Pod>, node: Arc<str>, answer: Evicted },
-    Deleted { pod: Arc<Pod>, result: Result<(), Error> },
+    Deleted { pod: Arc<Pod>, node: Arc<str>, result: Result<(), Error> },
 }
 
 /// What is remembered about an object while it is taken down.
@@ -142,6 +146,8 @@ struct Work {
     /// All pods that were ever waited for.
     pods: HashSet<Arc<str>>,
     span: Span,
+    /// When each kind of event was last published: looks are many, people are few.
+    told: BTreeMap<&'static str, Timestamp>,
 }
 
 pub(crate) struct Actor {
@@ -214,8 +220,9 @@ impl Actor {
 
     pub(crate) async fn run(mut self, stop: CancellationToken) -> anyhow::Result<()> {
         let mut facts = Vec::with_capacity(AT_ONCE);
-        self.lead_or_follow().await;
         loop {
+            // Also before each wait: a change that came while the loop was busy wakes nobody.
+            self.lead_or_follow().await;
             let wake = self.next_wake();
             tokio::select! {
                 biased;
@@ -223,7 +230,7 @@ impl Actor {
                     self.tasks.abort_all();
                     return Ok(());
                 }
-                _ = self.leadership.changed() => self.lead_or_follow().await,
+                _ = self.leadership.changed() => continue,
                 Some(done) = self.tasks.join_next(), if !self.tasks.is_empty() => {
                     self.done(done)?;
                     while let Some(done) = self.tasks.try_join_next() {
@@ -252,13 +259,11 @@ impl Actor {
         }
     }
 
-    /// Long sleeps are cut short: the wall clock may jump.
+    /// Long sleeps are cut short: the wall clock may jump, and a lease may end.
     fn next_wake(&self) -> Duration {
         let next = [self.schedule.next(), self.next_round].into_iter().flatten().min();
         let span = next.map(|at| at.duration_since(Timestamp::now()));
-        span.map_or(Duration::from_secs(30), |span| {
-            Duration::try_from(span).unwrap_or_default().min(Duration::from_secs(30))
-        })
+        span.map_or(LONGEST_SLEEP, |span| Duration::try_from(span).unwrap_or_default().min(LONGEST_SLEEP))
     }
 
     async fn lead_or_follow(&mut self) {
@@ -424,8 +429,19 @@ impl Actor {
             if let Some(traceparent) = traceparent {
                 runtime::trace::set_parent(&span, traceparent);
             }
-            Work { busy: false, failures: 0, not_before: now, pods: HashSet::new(), span }
+            let (pods, told) = (HashSet::new(), BTreeMap::new());
+            Work { busy: false, failures: 0, not_before: now, pods, span, told }
         })
+    }
+
+    /// Whether an event of this kind about the object is due; if so, it counts as told.
+    fn may_tell(&mut self, key: &Key, kind: &'static str, now: Timestamp) -> bool {
+        let Some(work) = self.work.get_mut(key) else { return false };
+        let again = work.told.get(kind).is_none_or(|told| *told <= plus(now, -TELL_AGAIN));
+        if again {
+            work.told.insert(kind, now);
+        }
+        again
     }
 
     /// Whether a write for the object may start now; if not, it is looked at again in time.
@@ -476,16 +492,11 @@ impl Actor {
             Err(error) => return Err(error.into()),
             Ok(Done::Write { key, what, result }) => self.written(&key, what, result, now),
             Ok(Done::Evicted { pod, node, answer }) => self.evicted(&pod, &node, &answer, now),
-            Ok(Done::Deleted { pod, result }) => {
+            Ok(Done::Deleted { pod, node, result }) => {
                 self.deleting.remove(&pod.uid);
                 if let Err(error) = result {
-                    warn!(pod = pod.key(), %error, "pod not deleted for the deadline; trying again");
-                    let node = self.world.nodes().map(|node| node.name.clone());
-                    let on =
-                        |name: &Arc<str>| self.world.pods_on(name).iter().any(|other| other.uid == pod.uid);
-                    if let Some(name) = node.into_iter().find(on) {
-                        self.schedule.at(Key::Node(name), plus(now, jiff::SignedDuration::from_secs(1)));
-                    }
+                    warn!(pod = pod.key(), node = %node, %error, "pod not deleted for the deadline; trying again");
+                    self.schedule.at(Key::Node(node), plus(now, jiff::SignedDuration::from_secs(1)));
                 }
             }
         }

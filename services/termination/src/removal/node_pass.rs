@@ -49,7 +49,7 @@ impl Actor {
         let traceparent = claim.as_ref().and_then(|claim| claim.traceparent.clone());
         let traceparent = traceparent.or_else(|| node.traceparent.clone());
         self.work(&key, traceparent.as_deref(), now);
-        self.tell_deadline(&node, claim.as_deref());
+        self.tell_deadline(&key, &node, claim.as_deref(), now);
 
         let decision = self.decide_node(&node, claim.as_deref(), now);
         if let Some(at) = decision.look_again {
@@ -70,11 +70,15 @@ impl Actor {
         self.node_step(&key, node, claim, decision.step, now);
     }
 
-    fn tell_deadline(&self, node: &NodeState, claim: Option<&Claim>) {
-        match claim.map(|claim| (claim, &claim.deadline)) {
-            Some((_, Deadline::At(at))) => self.events.deadline_of_node(node, *at),
-            Some((claim, Deadline::Unreadable(text))) => self.events.unreadable_deadline(claim, text),
-            _ => {}
+    fn tell_deadline(&mut self, key: &Key, node: &NodeState, claim: Option<&Claim>, now: Timestamp) {
+        let Some(claim) = claim.filter(|claim| claim.deadline != Deadline::None) else { return };
+        if !self.may_tell(key, "deadline", now) {
+            return;
+        }
+        match &claim.deadline {
+            Deadline::At(at) => self.events.deadline_of_node(node, *at),
+            Deadline::Unreadable(text) => self.events.unreadable_deadline(claim, text),
+            Deadline::None => {}
         }
     }
 
@@ -128,15 +132,21 @@ impl Actor {
                 });
             }
             NodeStep::AwaitVolumes(attachments) => {
-                let names: Vec<String> = attachments.iter().map(|one| one.name.to_string()).collect();
-                self.events.volumes(&node, &names);
+                if self.may_tell(key, "volumes", now) {
+                    let names: Vec<String> = attachments.iter().map(|one| one.name.to_string()).collect();
+                    self.events.volumes(&node, &names);
+                }
             }
             NodeStep::EndInstance => {
                 if let (Some(subject), _) = self.instance(node.provider_id.as_deref()) {
                     self.wish(key, subject, Wish::End, now);
                 }
             }
-            NodeStep::Hold(why) => self.events.untouchable(Some(&node), claim.as_deref(), &why),
+            NodeStep::Hold(why) => {
+                if self.may_tell(key, "hold", now) {
+                    self.events.untouchable(Some(&node), claim.as_deref(), &why);
+                }
+            }
             NodeStep::Release => self.release_node(key, node, now),
             NodeStep::Pods(_) | NodeStep::Settle | NodeStep::AwaitInstance => {}
         }
@@ -172,8 +182,8 @@ impl Actor {
         if !plan.evict.is_empty() {
             self.next_round.get_or_insert(now);
         }
-        if plan.evict.is_empty() && plan.delete.is_empty() {
-            self.events.pods_waiting(node, plan.awaited, None);
+        if plan.evict.is_empty() && plan.delete.is_empty() && self.may_tell(&key, "pods", now) {
+            self.events.pods_waiting(node, plan.awaited);
         }
         let deadline = claim.and_then(|claim| claim.deadline.at());
         for (pod, grace) in &plan.delete {
@@ -183,7 +193,7 @@ impl Actor {
             self.deleting.insert(pod.uid.clone(), *grace);
             let reason = self.reason_of(&node.name);
             let (writes, pod, grace) = (self.writes.clone(), Arc::clone(pod), *grace);
-            let (events, metrics) = (self.events.clone(), self.metrics.clone());
+            let (events, metrics, node) = (self.events.clone(), self.metrics.clone(), node.name.clone());
             self.tasks.spawn(async move {
                 let result = writes.delete_pod(&pod, grace).await;
                 if result.is_ok() {
@@ -193,7 +203,7 @@ impl Actor {
                         events.deleted_for_deadline(&pod, deadline, grace);
                     }
                 }
-                Done::Deleted { pod, result }
+                Done::Deleted { pod, node, result }
             });
         }
     }
