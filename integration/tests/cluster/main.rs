@@ -10,6 +10,7 @@ mod real_node;
 mod removal_scene;
 mod rpc_access;
 mod termination;
+mod termination_soak;
 mod traces;
 
 fn main() -> ExitCode {
@@ -21,6 +22,7 @@ fn main() -> ExitCode {
     tests.extend(provisioning::tests());
     tests.extend(real_node::tests());
     tests.extend(termination::tests());
+    tests.extend(termination_soak::tests());
     tests.extend(traces::tests());
     integration::run(tests)
 }

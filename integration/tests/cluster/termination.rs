@@ -166,7 +166,7 @@ fn is_ready(pod: &Pod) -> bool {
 }
 
 /// Follows every change of the replicas and notes the fewest that were ready at once. Never ends by itself.
-async fn fewest_ready(pods: Api<Pod>, fewest: &AtomicUsize) -> Result<()> {
+pub(crate) async fn fewest_ready(pods: Api<Pod>, fewest: &AtomicUsize) -> Result<()> {
     let mut ready: BTreeSet<String> = BTreeSet::new();
     let mut listed = false;
     let events = watcher::watcher(pods, watcher::Config::default().labels("app=db"));

@@ -73,7 +73,7 @@ impl Collector {
         let claims = self.claims().await?;
         let now = Timestamp::now();
         let instances: Vec<InstanceSeen> = listed.iter().map(seen).collect();
-        let refs: Vec<ClaimRef> = claims.iter().map(|claim| reference(claim)).collect();
+        let refs: Vec<ClaimRef> = claims.iter().map(reference).collect();
         self.end_unwanted(&unwanted.look(&instances, &refs, now), &listed).await;
         self.delete_lost(missing(&refs, &instances, now), &claims).await
     }

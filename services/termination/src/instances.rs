@@ -351,9 +351,11 @@ impl Subject {
 
 fn not_ours(instance: &Ec2Instance, cluster: &str) -> String {
     let missing = ours(cluster).into_iter().filter(|tag| !tag.matches(&instance.tags));
-    let missing: Vec<String> = missing
-        .map(|tag| tag.value.map_or(tag.key.clone(), |value| format!("{}={value}", tag.key)))
-        .collect();
+    let shown = |tag: cloud::select::TagFilter| match tag.value {
+        Some(value) => format!("{}={value}", tag.key),
+        None => tag.key,
+    };
+    let missing: Vec<String> = missing.map(shown).collect();
     format!(
         "instance {} does not carry the tags that prove it ours ({}) and is left alone: give it these tags, or end it \
          yourself and take the finalizer karpenter.sh/termination off",

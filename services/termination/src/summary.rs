@@ -51,23 +51,26 @@ impl Collector for Summaries {
             return Ok(());
         }
         // The text format's summary type is unknown to the library; scrapers go by the sample names.
-        let mut family = encoder.encode_descriptor(self.name, self.help, None, MetricType::Unknown)?;
-        for (pool, observed) in by_pool.iter() {
-            let mut sorted: Vec<f64> = observed.last.iter().copied().collect();
-            sorted.sort_by(f64::total_cmp);
-            for (quantile, label) in QUANTILES {
-                let value = ConstGauge::new(at(&sorted, quantile));
-                value.encode(family.encode_family(&[("nodepool", pool.as_str()), ("quantile", label)])?)?;
+        {
+            let mut family = encoder.encode_descriptor(self.name, self.help, None, MetricType::Unknown)?;
+            for (pool, observed) in by_pool.iter() {
+                let mut sorted: Vec<f64> = observed.last.iter().copied().collect();
+                sorted.sort_by(f64::total_cmp);
+                for (quantile, label) in QUANTILES {
+                    let value = ConstGauge::new(at(&sorted, quantile));
+                    value
+                        .encode(family.encode_family(&[("nodepool", pool.as_str()), ("quantile", label)])?)?;
+                }
             }
         }
-        drop(family);
-        let sums = by_pool.iter().map(|(pool, observed)| (pool, observed.sum));
-        let name = format!("{}_sum", self.name);
-        let mut family = encoder.encode_descriptor(&name, self.help, None, MetricType::Unknown)?;
-        for (pool, sum) in sums {
-            ConstGauge::new(sum).encode(family.encode_family(&[("nodepool", pool.as_str())])?)?;
+        {
+            let name = format!("{}_sum", self.name);
+            let mut family = encoder.encode_descriptor(&name, self.help, None, MetricType::Unknown)?;
+            for (pool, observed) in by_pool.iter() {
+                ConstGauge::new(observed.sum)
+                    .encode(family.encode_family(&[("nodepool", pool.as_str())])?)?;
+            }
         }
-        drop(family);
         let name = format!("{}_count", self.name);
         let mut family = encoder.encode_descriptor(&name, self.help, None, MetricType::Unknown)?;
         for (pool, observed) in by_pool.iter() {

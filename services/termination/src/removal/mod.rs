@@ -303,7 +303,7 @@ impl Actor {
             Fact::Pod(change) => ("Pod", matches!(change, Change::Reset(_))),
             Fact::Pdb(change) => {
                 // Budgets decide who is asked for next.
-                self.next_round.get_or_insert(Timestamp::now());
+                self.next_round.get_or_insert_with(Timestamp::now);
                 ("PodDisruptionBudget", matches!(change, Change::Reset(_)))
             }
             Fact::Attachment(change) => ("VolumeAttachment", matches!(change, Change::Reset(_))),

@@ -41,6 +41,9 @@ pub(crate) enum Fact {
     Volume(Change<PersistentVolume>),
 }
 
+/// Node and volume; inline volumes have no name.
+type AttachedTo = (Arc<str>, Option<Arc<str>>);
+
 #[derive(Default)]
 pub(crate) struct World {
     nodes: HashMap<Arc<str>, Arc<NodeState>>,
@@ -56,7 +59,7 @@ pub(crate) struct World {
     /// Moves when a budget came, went or changed what it covers.
     pdb_coverage: u64,
     /// Attachment name to node and volume.
-    attachments: HashMap<Arc<str>, (Arc<str>, Option<Arc<str>>)>,
+    attachments: HashMap<Arc<str>, AttachedTo>,
     attachments_by_node: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
     /// PersistentVolume to its claim and how people know it.
     volumes: HashMap<Arc<str>, convert::Volume>,
@@ -137,7 +140,7 @@ impl World {
         names.filter_map(|name| Some(self.attachment(name, self.attachments.get(name)?))).collect()
     }
 
-    fn attachment(&self, name: &Arc<str>, (_, volume): &(Arc<str>, Option<Arc<str>>)) -> Attachment {
+    fn attachment(&self, name: &Arc<str>, (_, volume): &AttachedTo) -> Attachment {
         let known = volume.as_ref().and_then(|volume| self.volumes.get(volume));
         Attachment {
             name: name.clone(),
