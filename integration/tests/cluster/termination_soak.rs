@@ -120,8 +120,11 @@ async fn a_thousand_nodes_with_thirty_thousand_pods_drain_at_once(stack: Stack) 
     futures::stream::iter(0..30_000).map(make).buffer_unordered(64).try_collect::<()>().await?;
     println!("resident at rest: {} MiB", scene.service.resident_bytes()? >> 20);
     let evicted = || scene.service.metric("karpenter_pods_eviction_requests_total", "code=\"200\"");
-    let deleted =
-        futures::stream::iter(&nodes).map(|(name, _)| scene.delete_claim(name)).buffer_unordered(64);
+    let delete = |(name, _): (String, String)| {
+        let scene = &scene;
+        async move { scene.delete_claim(&name).await }
+    };
+    let deleted = futures::stream::iter(nodes.clone()).map(delete).buffer_unordered(64);
     deleted.try_collect::<()>().await?;
     let (began, mut most) = (Instant::now(), 0);
     while evicted()? < 30_000.0 {
