@@ -150,6 +150,13 @@ async fn three_nodes_drained_at_once_leave_two_of_three_replicas_ready(stack: St
         fewest == 2,
         "{fewest} of 3 were ready at the worst moment; 2 is what the budget allows and a drain needs"
     );
+    // With nowhere to go the budget would rightly hold the last nodes for good.
+    let workload =
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"namespace": scene.namespace}});
+    integration::kubernetes::api_of(&scene.client, &workload)
+        .await?
+        .delete("db", &DeleteParams::default())
+        .await?;
     for (name, instance) in instances {
         if !homes.contains(&name) {
             scene.delete_claim(&name).await?;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _};
 use integration::{Stack, Test, aws, eventually, test};
-use kube::api::{Api, ListParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use serde_json::json;
 
 use crate::removal_scene::{Options, Scene};
@@ -90,6 +90,12 @@ async fn a_hundred_kills_during_a_hundred_drains_lose_nothing_and_break_no_budge
     let fewest = fewest.into_inner();
     println!("fewest ready of 60: {fewest}");
     ensure!(fewest >= 59, "the budget of one was broken: {fewest} of 60 ready");
+    let workload =
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"namespace": scene.namespace}});
+    integration::kubernetes::api_of(&scene.client, &workload)
+        .await?
+        .delete("db", &DeleteParams::default())
+        .await?;
     for (name, _) in staying {
         scene.delete_claim(name).await?;
     }

@@ -22,7 +22,7 @@ pub(crate) struct Claim {
     pub(crate) name: Arc<str>,
     pub(crate) uid: Arc<str>,
     pub(crate) resource_version: String,
-    /// What conditions are judged by: creation and generation.
+    /// What conditions are judged by: creation, deletion and generation.
     pub(crate) meta: ObjectMeta,
     pub(crate) deleting: Option<Timestamp>,
     pub(crate) finalizers: Vec<String>,
@@ -55,6 +55,7 @@ impl Claim {
             meta: ObjectMeta {
                 creation_timestamp: meta.creation_timestamp.clone(),
                 generation: meta.generation,
+                deletion_timestamp: meta.deletion_timestamp.clone(),
                 ..ObjectMeta::default()
             },
             deleting: meta.deletion_timestamp.as_ref().map(|time| time.0),
