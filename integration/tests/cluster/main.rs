@@ -5,6 +5,7 @@ use std::process::ExitCode;
 mod crds;
 mod leases;
 mod outage;
+mod pricing;
 mod provisioning;
 mod real_node;
 mod removal_scene;
@@ -18,6 +19,7 @@ fn main() -> ExitCode {
     tests.extend(rpc_access::tests());
     tests.extend(leases::tests());
     tests.extend(outage::tests());
+    tests.extend(pricing::tests());
     tests.extend(provisioning::tests());
     tests.extend(real_node::tests());
     tests.extend(termination::tests());
