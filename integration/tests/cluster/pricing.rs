@@ -11,8 +11,9 @@ use kube::api::{Api, DeleteParams, PostParams};
 use proto::pricingcache::v1::catalog_update::Update;
 use proto::pricingcache::v1::pricing_cache_client::PricingCacheClient;
 use proto::pricingcache::v1::{
-    CatalogDelta, CatalogSnapshot, CatalogUpdate, GetPricesRequest, GetPricesResponse, ListInstanceTypesRequest,
-    ListUnavailableRequest, ReportUnavailableRequest, Unavailable, WatchCatalogRequest,
+    CatalogDelta, CatalogSnapshot, CatalogUpdate, GetPricesRequest, GetPricesResponse,
+    ListInstanceTypesRequest, ListUnavailableRequest, ReportUnavailableRequest, Unavailable,
+    WatchCatalogRequest,
 };
 use proto::types::v1::{CapacityType, Operator, Requirement};
 use runtime::grpc::Caller;
@@ -110,7 +111,7 @@ async fn forget_everything(stack: &Stack) -> Result<()> {
             maps.delete(name, &DeleteParams::default()).await?;
         }
     }
-    for rules in ["/errors", "/throttle", "/partial-pages", "/spot-price", "/on-demand-price"] {
+    for rules in ["/errors", "/throttle", "/partial-pages", "/spot-price"] {
         aws::delete(stack, rules)?;
     }
     Ok(())
@@ -132,7 +133,7 @@ fn mark(instance_type: &str) -> Unavailable {
 
 async fn a_price_change_re_sends_that_price_and_nothing_else(stack: Stack) -> Result<()> {
     forget_everything(&stack).await?;
-    let service = Service::start(&stack, NAME, 1, &["--spot-refresh-interval=1s"])?;
+    let service = Service::start_with(&stack, NAME, 1, &["--arg=--spot-refresh-interval=1s"])?;
     let reader = Reader::new(&stack).await?;
     let mut stream = watch(&mut reader.client()).await?;
     let (_, snapshot) = first(&mut stream).await?;
@@ -310,7 +311,8 @@ async fn without_types_a_replica_is_not_ready_and_says_so(stack: Stack) -> Resul
     .await?;
     ensure!(service.admin_get("/readyz").is_err(), "ready without any instance type");
     aws::delete(&stack, "/errors")?;
-    let ready = eventually("the replica to be ready", || async { Ok(service.admin_get("/readyz").ok()) }).await;
+    let ready =
+        eventually("the replica to be ready", || async { Ok(service.admin_get("/readyz").ok()) }).await;
     service.stop(&stack)?;
     ready.map(drop)
 }
@@ -318,7 +320,7 @@ async fn without_types_a_replica_is_not_ready_and_says_so(stack: Stack) -> Resul
 async fn an_isolated_vpc_asks_no_price_list(stack: Stack) -> Result<()> {
     forget_everything(&stack).await?;
     aws::delete(&stack, "/calls")?;
-    let service = Service::start(&stack, NAME, 1, &["--isolated-vpc"])?;
+    let service = Service::start_with(&stack, NAME, 1, &["--arg=--isolated-vpc"])?;
     let prices = Reader::new(&stack).await?.prices(&["m5.large"]).await?;
     service.stop(&stack)?;
     let kinds = [&prices.on_demand_source, &prices.spot_source].map(|s| s.clone().unwrap_or_default().kind);
@@ -339,7 +341,10 @@ async fn people_and_scrapers_see_types_prices_and_offerings(stack: Stack) -> Res
         min_values: 0,
     };
     let request = ListInstanceTypesRequest {
-        requirements: vec![arm("kubernetes.io/arch", "arm64"), arm("karpenter.k8s.aws/instance-size", "xlarge")],
+        requirements: vec![
+            arm("kubernetes.io/arch", "arm64"),
+            arm("karpenter.k8s.aws/instance-size", "xlarge"),
+        ],
         limit: 5,
         ..ListInstanceTypesRequest::default()
     };
@@ -351,7 +356,12 @@ async fn people_and_scrapers_see_types_prices_and_offerings(stack: Stack) -> Res
         .filter_map(|t| t.offerings.iter().filter(|o| o.available).map(|o| o.micro_usd_per_hour).min())
         .collect();
     ensure!(cheapest.is_sorted() && cheapest.len() == 5, "{cheapest:?}");
-    ensure!(listed.instance_types.iter().all(|t| t.labels.get("kubernetes.io/arch").is_some_and(|a| a == "arm64")));
+    ensure!(
+        listed
+            .instance_types
+            .iter()
+            .all(|t| t.labels.get("kubernetes.io/arch").is_some_and(|a| a == "arm64"))
+    );
 
     let unavailable = vec![mark("m5.large")];
     reader.client().report_unavailable(ReportUnavailableRequest { unavailable, hold: None }).await?;
@@ -433,13 +443,14 @@ spec:
 
 async fn overlays_are_judged_reported_on_and_streamed(stack: Stack) -> Result<()> {
     forget_everything(&stack).await?;
-    let service = Service::start(&stack, NAME, 1, &["--feature-gates=NodeOverlay=true"])?;
+    let service = Service::start_with(&stack, NAME, 1, &["--arg=--feature-gates=NodeOverlay=true"])?;
     let reader = Reader::new(&stack).await?;
     let mut stream = watch(&mut reader.client()).await?;
     let (_, snapshot) = first(&mut stream).await?;
     ensure!(snapshot.overlays.is_empty(), "{:?}", snapshot.overlays);
     apply(&stack, OVERLAYS).await?;
-    let names = |delta: &CatalogDelta| -> Vec<String> { delta.overlays.iter().map(|o| o.name.clone()).collect() };
+    let names =
+        |delta: &CatalogDelta| -> Vec<String> { delta.overlays.iter().map(|o| o.name.clone()).collect() };
     let judged = delta_with(&mut stream, |delta| names(delta) == ["overlay-c", "overlay-b"]).await?;
     ensure!(judged.overlays_changed && judged.overlays[1].price_adjustment == "-10%", "{judged:?}");
 
@@ -453,7 +464,8 @@ async fn overlays_are_judged_reported_on_and_streamed(stack: Stack) -> Result<()
         eventually(&format!("{name} to be reported on as {reason}"), || async {
             let conditions = overlays.get(name).await?.status.and_then(|s| s.conditions).unwrap_or_default();
             let found = |kind: &str| conditions.iter().find(|c| c.type_ == kind);
-            let said = found("ValidationSucceeded").is_some_and(|c| c.status.as_str() == status && c.reason == reason);
+            let said = found("ValidationSucceeded")
+                .is_some_and(|c| c.status.as_str() == status && c.reason == reason);
             let ready = found("Ready").is_some_and(|c| c.status.as_str() == status);
             Ok((said && ready).then_some(()))
         })
@@ -470,6 +482,7 @@ kind: EC2NodeClass
 metadata: {name: learned}
 spec:
   role: KarpenterNodeRole-local
+  amiFamily: AL2023
   amiSelectorTerms: [{id: ami-0123456789abcdef0}]
   subnetSelectorTerms: [{tags: {a: b}}]
   securityGroupSelectorTerms: [{tags: {a: b}}]
@@ -505,7 +518,8 @@ async fn memory_of_a_registered_node_is_learned_and_remembered(stack: Stack) -> 
     let delta = delta_with(&mut stream, |delta| !delta.learned_memory.is_empty()).await?;
     delete(&stack, LEARNING).await?;
     let maps: Api<ConfigMap> = Api::namespaced(stack.admin().await?, "kube-system");
-    eventually("the figure to be stored", || async { Ok(maps.get_opt("karpenter-memory-capacity").await?) }).await?;
+    eventually("the figure to be stored", || async { Ok(maps.get_opt("karpenter-memory-capacity").await?) })
+        .await?;
     service.kill(&stack)?;
     let again = Service::start(&stack, NAME, 1, &[])?;
     let remembered = Reader::new(&stack).await?.snapshot().await?.learned_memory;
