@@ -6,6 +6,7 @@ mod crds;
 mod leases;
 mod nodeclass;
 mod outage;
+mod pricing;
 mod provisioning;
 mod real_node;
 mod removal_scene;
@@ -21,6 +22,7 @@ fn main() -> ExitCode {
     tests.extend(leases::tests());
     tests.extend(nodeclass::tests());
     tests.extend(outage::tests());
+    tests.extend(pricing::tests());
     tests.extend(provisioning::tests());
     tests.extend(real_node::tests());
     tests.extend(termination::tests());

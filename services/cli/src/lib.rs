@@ -4,12 +4,15 @@
 //!  manifest ──> cluster ──> plan (solver, policy) ──> table, JSON or HTML
 //!  catalogue ──────┘
 //! ```
-//! `plan` works offline, on manifests: it links neither a cluster client nor the AWS SDK. Each sub-command is a module.
+//! `plan` works offline, on manifests: it asks neither a cluster nor AWS. Sub-commands that ask a running service reach it
+//! through `connect`. Each sub-command is a module; none links the AWS SDK.
 
 pub mod catalogue;
 pub mod cluster;
+pub mod connect;
 pub mod features;
 pub mod manifest;
 pub mod plan;
+pub mod prices;
 pub mod process_usage;
 mod progress;

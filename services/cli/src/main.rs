@@ -16,11 +16,14 @@ struct Cli {
 enum Command {
     /// Plan nodes for workloads in manifests, without a cluster
     Plan(cli::plan::Args),
+    /// Show what EC2 offers and for how much, as the running pricing-cache sees it
+    Prices(cli::prices::Args),
 }
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Plan(args) => cli::plan::run(&args),
+        Command::Prices(args) => cli::prices::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use model::catalog::CapacityType;
 use model::price::MicroDollars;
 use proptest::prelude::*;
+use prost::Message as _;
 use proto::pricingcache::v1 as pb;
 
 use super::{delta, snapshot};
@@ -139,4 +140,48 @@ proptest! {
         }
         prop_assert_eq!(delta(&new, &new.clone()), pb::CatalogDelta::default());
     }
+}
+
+/// Types of EC2 in its largest region, by repeating real ones under names of their own.
+fn large_region() -> Catalogue {
+    let sample = cloud::memory::types();
+    let zone = |n| Zone {
+        name: format!("us-east-1{n}"),
+        id: format!("use1-az{n}"),
+        kind: "availability-zone".into(),
+        shifted: false,
+    };
+    let zones: Vec<Zone> = (0..6).map(zone).collect();
+    let entry = |(n, facts): (usize, &TypeFacts)| Entry {
+        facts: Arc::new(TypeFacts { name: format!("{}-{n:04}", facts.name), ..facts.clone() }),
+        zones: vec![0, 1, 2, 3, 4, 5],
+        on_demand: Some(MicroDollars::new(1_234_567)),
+        spot: vec![Some(MicroDollars::new(456_789)); zones.len()],
+    };
+    let mut entries: Vec<Entry> = sample.iter().cycle().take(1395).enumerate().map(entry).collect();
+    entries.sort_by(|a, b| a.facts.name.cmp(&b.facts.name));
+    Catalogue {
+        region: Arc::from("us-east-1"),
+        zones: Arc::new(zones),
+        entries: Arc::new(shared_with(&[], entries)),
+        marks: Arc::default(),
+        reservations: Arc::default(),
+        overlays: Arc::default(),
+        learned: Arc::default(),
+    }
+}
+
+#[test]
+fn every_type_in_six_zones_fits_into_a_snapshot_of_two_megabytes_and_one_price_into_a_hundred_bytes() {
+    let old = large_region();
+    let whole = snapshot(&old).encoded_len();
+    assert!((100_000..2_000_000).contains(&whole), "{whole} bytes");
+
+    let mut entries: Vec<Entry> = old.entries.iter().map(|entry| (**entry).clone()).collect();
+    entries[700].spot[3] = Some(MicroDollars::new(1));
+    let new = Catalogue { entries: Arc::new(shared_with(&old.entries, entries)), ..old.clone() };
+    let change = delta(&old, &new);
+    assert_eq!(change.spot.len(), 1);
+    assert!(change.encoded_len() < 100, "{} bytes", change.encoded_len());
+    println!("snapshot {whole} bytes, one price {} bytes", change.encoded_len());
 }
