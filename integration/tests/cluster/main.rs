@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 mod crds;
 mod leases;
+mod lifecycle;
 mod outage;
 mod provisioning;
 mod real_node;
@@ -17,6 +18,7 @@ fn main() -> ExitCode {
     tests.extend(crds::tests());
     tests.extend(rpc_access::tests());
     tests.extend(leases::tests());
+    tests.extend(lifecycle::tests());
     tests.extend(outage::tests());
     tests.extend(provisioning::tests());
     tests.extend(real_node::tests());

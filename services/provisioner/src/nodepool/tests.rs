@@ -80,13 +80,21 @@ fn a_pool_is_as_ready_as_its_class() {
 #[test]
 fn a_pool_that_makes_no_sense_says_what_is_wrong() {
     let of_types = |values: Value| {
-        pool(json!({"requirements": [{"key": "karpenter.sh/capacity-type", "operator": "In", "values": values}]}))
+        pool(
+            json!({"requirements": [{"key": "karpenter.sh/capacity-type", "operator": "In", "values": values}]}),
+        )
     };
     let ready = class(Some(("True", "Ready")), 1);
-    let validation = |pool: &NodePool| told(&status_of(pool, Some(&ready), &mut Ring::default()).unwrap(), "ValidationSucceeded");
+    let validation = |pool: &NodePool| {
+        told(&status_of(pool, Some(&ready), &mut Ring::default()).unwrap(), "ValidationSucceeded")
+    };
     assert_eq!(validation(&of_types(json!(["cheap"]))), "False/NodePoolValidationFailed");
     assert_eq!(validation(&of_types(json!(["spot"]))), "True/ValidationSucceeded");
-    assert_eq!(validation(&of_types(json!(["spot", "cheap"]))), "True/ValidationSucceeded", "one known value is enough");
+    assert_eq!(
+        validation(&of_types(json!(["spot", "cheap"]))),
+        "True/ValidationSucceeded",
+        "one known value is enough"
+    );
     let labelled = pool(json!({"labels": {"karpenter.sh/nodepool": "x"}}));
     assert_eq!(validation(&labelled), "False/NodePoolValidationFailed");
 }
@@ -105,7 +113,9 @@ fn the_count_always_has_the_five_known_resources() {
     let zeros: Vec<_> = empty.iter().map(|(name, amount)| format!("{name}={amount}")).collect();
     assert_eq!(zeros, ["cpu=0", "ephemeral-storage=0", "memory=0", "nodes=0", "pods=0"]);
     let usage = PoolUsage {
-        launched: Resources::new().with("cpu", Quantity::from_units(6)).with("nvidia.com/gpu", Quantity::from_units(1)),
+        launched: Resources::new()
+            .with("cpu", Quantity::from_units(6))
+            .with("nvidia.com/gpu", Quantity::from_units(1)),
         nodes: 2,
         ..PoolUsage::default()
     };
@@ -136,17 +146,23 @@ fn the_hash_follows_the_template_and_nothing_else() {
     assert_eq!(hash::of_pool(&known), None);
     known.spec.weight = Some(5);
     assert_eq!(hash::of_pool(&known), None, "weight does not make nodes different");
-    known.spec.template.metadata =
-        Some(serde_json::from_value(json!({"labels": {"team": "b"}})).unwrap());
+    known.spec.template.metadata = Some(serde_json::from_value(json!({"labels": {"team": "b"}})).unwrap());
     let changed = hash::of_pool(&known).unwrap();
     assert!(!changed.migrate_claims);
-    assert_ne!(changed.annotations["karpenter.sh/nodepool-hash"], known.metadata.annotations.as_ref().unwrap()["karpenter.sh/nodepool-hash"]);
+    assert_ne!(
+        changed.annotations["karpenter.sh/nodepool-hash"],
+        known.metadata.annotations.as_ref().unwrap()["karpenter.sh/nodepool-hash"]
+    );
 }
 
 #[test]
 fn another_version_of_the_hash_restamps_claims_but_leaves_drifted_ones_drifted() {
     let mut old = hashed(pool(json!({})));
-    old.metadata.annotations.as_mut().unwrap().insert("karpenter.sh/nodepool-hash-version".into(), "v1".into());
+    old.metadata
+        .annotations
+        .as_mut()
+        .unwrap()
+        .insert("karpenter.sh/nodepool-hash-version".into(), "v1".into());
     assert!(hash::of_pool(&old).unwrap().migrate_claims);
 
     let claim = |version: &str, conditions: Value| -> api::NodeClaim {
@@ -160,7 +176,8 @@ fn another_version_of_the_hash_restamps_claims_but_leaves_drifted_ones_drifted()
     let plain = hash::of_claim(&claim("v1", json!([])), &old).unwrap();
     assert_eq!(plain["karpenter.sh/nodepool-hash"], api::hash::node_pool(&old));
     assert_eq!(plain["karpenter.sh/nodepool-hash-version"], "v3");
-    let drifted = json!([{"type": "Drifted", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+    let drifted =
+        json!([{"type": "Drifted", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
     let kept = hash::of_claim(&claim("v1", drifted), &old).unwrap();
     assert_eq!(kept.keys().collect::<Vec<_>>(), ["karpenter.sh/nodepool-hash-version"]);
     assert_eq!(hash::of_claim(&claim("v3", json!([])), &old), None);
@@ -179,7 +196,11 @@ fn two_failures_among_the_last_four_are_too_many() {
     assert_eq!(ring(&[false]).verdict(), Verdict::Healthy);
     assert_eq!(ring(&[false, false]).verdict(), Verdict::Unhealthy);
     assert_eq!(ring(&[false, false, true]).verdict(), Verdict::Unhealthy);
-    assert_eq!(ring(&[false, false, true, true, true]).verdict(), Verdict::Healthy, "the oldest is forgotten");
+    assert_eq!(
+        ring(&[false, false, true, true, true]).verdict(),
+        Verdict::Healthy,
+        "the oldest is forgotten"
+    );
 }
 
 fn health_of(status: &str) -> Vec<Condition> {

@@ -34,7 +34,9 @@ fn claim(more: Value) -> NodeClaim {
 }
 
 fn foreign() -> NodeClaim {
-    claim(json!({"spec": {"nodeClassRef": {"group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "x"}}}))
+    claim(
+        json!({"spec": {"nodeClassRef": {"group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "x"}}}),
+    )
 }
 
 fn launched(more: Value) -> NodeClaim {

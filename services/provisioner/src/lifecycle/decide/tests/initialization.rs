@@ -41,13 +41,19 @@ fn a_node_that_is_not_ready_is_waited_for_without_limit() {
     let claim = with(claim, &[(type_, finding)], 30);
     let memory = Memory { scanned: Some(at(100_000)), ..Memory::default() };
     assert_eq!(step_with(&claim, vec![ready(not_ready)], &memory, 100_000), Step::Wait(Some(at(100_600))));
-    assert_eq!(noted(&step(&claim, vec![ready(json!({"status": {"conditions": null}}))], 30)), open("NodeNotReady"));
+    assert_eq!(
+        noted(&step(&claim, vec![ready(json!({"status": {"conditions": null}}))], 30)),
+        open("NodeNotReady")
+    );
 }
 
 #[test]
 fn a_requested_resource_must_be_there() {
-    let claim = registered(json!({"spec": {"resources": {"requests": {"nvidia.com/gpu": 1, "cpu": "100m", "example.com/none": 0}}}}));
-    let with_gpus = |count: &str| ready(json!({"status": {"allocatable": {"nvidia.com/gpu": count, "cpu": "4"}}}));
+    let claim = registered(
+        json!({"spec": {"resources": {"requests": {"nvidia.com/gpu": 1, "cpu": "100m", "example.com/none": 0}}}}),
+    );
+    let with_gpus =
+        |count: &str| ready(json!({"status": {"allocatable": {"nvidia.com/gpu": count, "cpu": "4"}}}));
     let found = step(&claim, vec![with_gpus("0")], 30);
     assert_eq!(noted(&found), open("ResourceNotRegistered"));
     let Step::Note(_, finding) = &found else { unreachable!() };
@@ -57,8 +63,10 @@ fn a_requested_resource_must_be_there() {
 
 #[test]
 fn startup_taints_hold_until_they_are_gone_whatever_their_value() {
-    let claim = registered(json!({"spec": {"startupTaints": [{"key": "cni", "value": "a", "effect": "NoExecute"}]}}));
-    let tainted = |effect: &str| ready(json!({"spec": {"taints": [{"key": "cni", "value": "b", "effect": effect}]}}));
+    let claim =
+        registered(json!({"spec": {"startupTaints": [{"key": "cni", "value": "a", "effect": "NoExecute"}]}}));
+    let tainted =
+        |effect: &str| ready(json!({"spec": {"taints": [{"key": "cni", "value": "b", "effect": effect}]}}));
     assert_eq!(noted(&step(&claim, vec![tainted("NoExecute")], 30)), open("StartupTaintsExist"));
     assert_eq!(step(&claim, vec![tainted("NoSchedule")], 30), initialized(), "another taint of the same key");
     assert_eq!(step(&claim, vec![ready(json!({}))], 30), initialized());
@@ -75,9 +83,15 @@ fn taints_of_starting_nodes_hold() {
         ("readiness.k8s.io/network", "NoSchedule"),
     ] {
         let tainted = ready(json!({"spec": {"taints": [{"key": key, "effect": effect}]}}));
-        assert_eq!(noted(&step(&registered(json!({})), vec![tainted], 30)), open("KnownEphemeralTaintsExist"), "{key}:{effect}");
+        assert_eq!(
+            noted(&step(&registered(json!({})), vec![tainted], 30)),
+            open("KnownEphemeralTaintsExist"),
+            "{key}:{effect}"
+        );
     }
-    let other = ready(json!({"spec": {"taints": [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]}}));
+    let other = ready(
+        json!({"spec": {"taints": [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]}}),
+    );
     assert_eq!(step(&registered(json!({})), vec![other], 30), initialized());
 }
 
@@ -113,8 +127,12 @@ fn a_node_much_smaller_than_promised_is_told_every_ten_minutes() {
 #[test]
 fn before_initialization_a_small_node_is_no_news() {
     let not_ready = json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown", "message": "starting"}], "capacity": {"cpu": "1"}}});
-    let claim = registered(json!({"spec": {"resources": {"requests": {"cpu": "1"}}}, "status": {"capacity": {"cpu": "4"}}}));
-    let Step::Note(type_, finding) = step(&claim, vec![ready(not_ready.clone())], 30) else { panic!("no note") };
+    let claim = registered(
+        json!({"spec": {"resources": {"requests": {"cpu": "1"}}}, "status": {"capacity": {"cpu": "4"}}}),
+    );
+    let Step::Note(type_, finding) = step(&claim, vec![ready(not_ready.clone())], 30) else {
+        panic!("no note")
+    };
     let claim = with(claim, &[(type_, finding)], 30);
     assert_eq!(step(&claim, vec![ready(not_ready)], 31), Step::Scanned(vec![]));
 }

@@ -39,7 +39,11 @@ fn a_failed_launch_is_tried_again_after_its_backoff_and_not_before() {
 fn five_minutes_without_a_launch_are_enough() {
     let failed = with(claim(json!({})), &[(LAUNCHED, Finding::open("Unauthorized", "no"))], 3);
     let memory = Memory { failed_launches: 9, launch_after: Some(at(330)), ..Memory::default() };
-    assert_eq!(step_with(&failed, vec![], &memory, 299), Step::Wait(Some(at(300))), "the limit, not the backoff");
+    assert_eq!(
+        step_with(&failed, vec![], &memory, 299),
+        Step::Wait(Some(at(300))),
+        "the limit, not the backoff"
+    );
     assert_eq!(step_with(&failed, vec![], &memory, 300), Step::GiveUp(Expired::Launch));
 }
 
@@ -55,7 +59,8 @@ fn another_limit_is_respected() {
     let memory = Memory { failed_launches: 1, launch_after: Some(at(1000)), ..Memory::default() };
     let limits = Limits { launch: SignedDuration::from_secs(45), ..Limits::default() };
     let claim = claim(json!({}));
-    let step = |second| next_step(&Observed { claim: &claim, nodes: &[], memory: &memory, limits }, at(second));
+    let step =
+        |second| next_step(&Observed { claim: &claim, nodes: &[], memory: &memory, limits }, at(second));
     assert_eq!(step(30), Step::Wait(Some(at(45))));
     assert_eq!(step(60), Step::GiveUp(Expired::Launch));
 }

@@ -72,14 +72,20 @@ fn an_owner_that_is_there_is_not_added_again() {
 fn a_node_without_the_taint_is_registered_and_reported() {
     let bare = node(json!({"spec": {"taints": null}}));
     assert!(registration(&launched(json!({})), bare).taint_missing);
-    let known = node(json!({"spec": {"taints": null}, "metadata": {"labels": {"karpenter.sh/registered": "true"}}}));
+    let known =
+        node(json!({"spec": {"taints": null}, "metadata": {"labels": {"karpenter.sh/registered": "true"}}}));
     assert!(!registration(&launched(json!({})), known).taint_missing, "it was registered before");
 }
 
 #[test]
 fn labels_and_annotations_of_the_claim_win_on_the_node() {
-    let claim = launched(json!({"metadata": {"labels": {"team": "a"}, "annotations": {"note": "claim", "karpenter.sh/traceparent": "t"}}}));
-    let found = registration(&claim, node(json!({"metadata": {"labels": {"team": "b"}, "annotations": {"note": "node", "own": "1"}}})));
+    let claim = launched(
+        json!({"metadata": {"labels": {"team": "a"}, "annotations": {"note": "claim", "karpenter.sh/traceparent": "t"}}}),
+    );
+    let found = registration(
+        &claim,
+        node(json!({"metadata": {"labels": {"team": "b"}, "annotations": {"note": "node", "own": "1"}}})),
+    );
     let meta = found.node.metadata;
     assert_eq!(meta.labels.unwrap()["team"], "a");
     let annotations = meta.annotations.unwrap();
@@ -128,7 +134,9 @@ fn an_unknown_partition_holds_registration_but_not_the_rest() {
     assert_eq!(step(&claim, vec![node(json!({}))], 30), Step::FindPartition);
 
     let memory = Memory { ask_partition_after: Some(at(40)), ..Memory::default() };
-    let Step::Register(held) = step_with(&claim, vec![node(json!({}))], &memory, 31) else { panic!("not held") };
+    let Step::Register(held) = step_with(&claim, vec![node(json!({}))], &memory, 31) else {
+        panic!("not held")
+    };
     assert_eq!(taints(&held.node), ["karpenter.sh/unregistered:NoExecute"]);
     assert!(!held.node.metadata.labels.as_ref().unwrap().contains_key("karpenter.sh/registered"));
     let pending = step_with(&claim, vec![held.node.clone()], &memory, 32);
@@ -148,7 +156,8 @@ fn an_unknown_partition_holds_registration_but_not_the_rest() {
 
 #[test]
 fn a_node_from_before_the_label_gets_it() {
-    let old = node(json!({"metadata": {"labels": {"karpenter.sh/registered": "true"}}, "spec": {"taints": null}}));
+    let old =
+        node(json!({"metadata": {"labels": {"karpenter.sh/registered": "true"}}, "spec": {"taints": null}}));
     let claim = with(registered(json!({})), &[(INITIALIZED, Finding::holds())], 30);
     assert_eq!(step(&claim, vec![old.clone()], 40), Step::LabelNode("ip-10-0-0-1".into()));
     assert_eq!(step(&claim, vec![old.clone(), old], 40), Step::Wait(None), "of several none is surely ours");
