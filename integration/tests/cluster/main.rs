@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 mod crds;
 mod leases;
+mod lifecycle;
 mod nodeclass;
 mod outage;
 mod pricing;
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
     tests.extend(crds::tests());
     tests.extend(rpc_access::tests());
     tests.extend(leases::tests());
+    tests.extend(lifecycle::tests());
     tests.extend(nodeclass::tests());
     tests.extend(outage::tests());
     tests.extend(pricing::tests());
