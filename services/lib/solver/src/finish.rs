@@ -75,12 +75,15 @@ impl State<'_> {
 /// What decides the requirements of a node: pool, requirement sets of its pods, cells, open labels, decided domains.
 type Demands = (usize, Vec<u32>, Bits, Vec<Requirement>, Vec<u32>);
 
+/// What decides the list of types: pool, rows and cells.
+type Open = (usize, Bits, Bits);
+
 /// Everything that a plan needs beside the state.
 pub(crate) struct Finish<'s, 'w> {
     state: &'s State<'w>,
     /// Next pod to hand out, by demand.
     next: Vec<usize>,
-    types: FxHashMap<(usize, Bits, Bits), Arc<[Arc<str>]>>,
+    types: FxHashMap<Open, Arc<[Arc<str>]>>,
     requirements: FxHashMap<Demands, Arc<Requirements>>,
 }
 

@@ -36,7 +36,7 @@ impl PodEntry {
 
     /// Pods about to be placed anew are counted where they will be, not where they are.
     pub(crate) fn counts_for_topology(&self, node_goes_away: bool) -> bool {
-        !self.terminating && !(node_goes_away && self.reschedulable)
+        !(self.terminating || node_goes_away && self.reschedulable)
     }
 }
 

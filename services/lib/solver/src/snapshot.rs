@@ -369,15 +369,18 @@ pub(crate) fn node_data(
     }
 }
 
+/// Instance types and where each name is among them.
+type NamedTypes = (Arc<Vec<InstanceType>>, BTreeMap<Arc<str>, usize>);
+
 /// Prices of all offerings, open or not: what nodes that exist cost.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PriceList {
-    tables: Vec<(Arc<Vec<InstanceType>>, BTreeMap<Arc<str>, usize>)>,
+    tables: Vec<NamedTypes>,
 }
 
 impl PriceList {
     pub(crate) fn of(pools: &[NodePool]) -> Self {
-        let mut tables: Vec<(Arc<Vec<InstanceType>>, BTreeMap<Arc<str>, usize>)> = Vec::new();
+        let mut tables: Vec<NamedTypes> = Vec::new();
         for pool in pools {
             if tables.iter().all(|(types, _)| !Arc::ptr_eq(types, &pool.instance_types)) {
                 let names = pool.instance_types.iter().enumerate().map(|(i, t)| (Arc::clone(&t.name), i));

@@ -138,6 +138,9 @@ fn missed(world: &World, demands: &[Demand<'_>], leftover: &Leftover) -> Vec<(bo
     by_priority.into_iter().map(|((buffer, priority), count)| (buffer, priority, count)).collect()
 }
 
+/// Further rounds of improvement on plain workloads.
+const MOST_BATCHES: u64 = 4;
+
 /// The decision packed again by price, if that is cheaper, and a bound if packing was the whole problem.
 fn pack_by_price<'w>(
     state: &State<'w>,
@@ -156,7 +159,14 @@ fn pack_by_price<'w>(
     let priced = columns::price(&problem, if whole { Proof::Exact } else { Proof::None }, keep_going);
     let mut loads = construct(&problem, &priced);
     let rounds = if effort == Effort::Full { 1500 } else { 20 };
-    loads = improve(&problem, &priced.value, &priced.good, loads, rounds, keep_going);
+    loads = improve(&problem, &priced.value, &priced.good, loads, (0, rounds), keep_going);
+    // Where a close bound says that there is more to gain, it is worth more attempts.
+    for batch in 1..=MOST_BATCHES {
+        if !whole || problem.cost(&loads) <= priced.bound.saturating_add(priced.bound / 66) {
+            break;
+        }
+        loads = improve(&problem, &priced.value, &priced.good, loads, (batch, rounds), keep_going);
+    }
     let packed =
         parts.realize(state, &problem, &size_of, &loads).filter(|packed| packed.cost() < state.cost());
     (packed, whole.then_some(priced.bound))

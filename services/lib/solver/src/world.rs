@@ -25,6 +25,9 @@ use crate::topology::counts::Counts;
 use crate::topology::group::{GroupId, NamespaceLabels};
 use crate::topology::groups::{DomainId, Groups, TopoKeyId};
 
+/// By topology key, then pool: the pool's taints and the domains that its new nodes can be in.
+pub(crate) type Universe = Vec<Vec<(Vec<Taint>, Bits)>>;
+
 /// Everything is behind an `Arc`, so that a changed world shares what did not change.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
@@ -40,7 +43,7 @@ pub(crate) struct World {
     pub(crate) classes: Arc<Classes>,
     pub(crate) groups: Arc<Groups>,
     /// By topology key: the domains that each set of pool taints can produce.
-    pub(crate) universe: Arc<Vec<Vec<(Vec<Taint>, Bits)>>>,
+    pub(crate) universe: Arc<Universe>,
     pub(crate) soft_taints: bool,
 
     /// In the order in which they are offered to pods.
@@ -226,7 +229,7 @@ pub(crate) fn universe(
     pools: &[PoolData],
     tables: &[TypeTable],
     cells: &Cells,
-) -> Vec<Vec<(Vec<Taint>, Bits)>> {
+) -> Universe {
     let mut all = Vec::new();
     for key in &mut groups.keys {
         let mut of_key: Vec<(Vec<Taint>, Vec<DomainId>)> = Vec::new();

@@ -9,7 +9,7 @@ use crate::bound::simplex::{Column, Cover};
 const MOST_SIZES: usize = 100;
 const MOST_SIZES_EXACT: usize = 320;
 /// Pairs of size and kind looked at while searching for loads; more would rarely change the mix.
-const MOST_WORK: usize = 8_000_000;
+const MOST_WORK: usize = 24_000_000;
 /// The bound is close enough to the cost of the mix.
 const CLOSE: f64 = 0.008;
 
@@ -57,7 +57,7 @@ pub(crate) fn price(problem: &Problem, proof: Proof, keep_going: &(dyn Fn() -> b
     let mut bound = resource_bound;
     let mut pricing = Pricing::new(problem);
     pricing.add_fills(problem, &mut lp, &mut loads, &all, &resource_value, f64::NEG_INFINITY, &mut scratch);
-    let most_work = if exact { MOST_WORK } else { MOST_WORK / 4 };
+    let most_work = if exact { MOST_WORK } else { MOST_WORK / 12 };
     let (mut work, mut last) = (0, f64::INFINITY);
     let mut stalled = 0;
     loop {

@@ -45,14 +45,14 @@ pub(crate) fn complete(
         let ready = good.first().map_or(0.0, |(ratio, _)| *ratio);
         let mut best: Option<(f64, usize)> = None;
         known.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-        for index in 0..known.len() {
-            if known[index].0 <= best.map_or(ready, |(ratio, _)| ratio.max(ready)) {
+        for (index, slot) in known.iter_mut().enumerate() {
+            if slot.0 <= best.map_or(ready, |(ratio, _)| ratio.max(ready)) {
                 break;
             }
-            let kind = known[index].1;
+            let kind = slot.1;
             let worth = fill(problem, kind, left, value, &mut scratch);
             let ratio = worth / problem.kinds[kind as usize].price.max(1) as f64;
-            known[index].0 = ratio;
+            slot.0 = ratio;
             if ratio > 0.0 && best.is_none_or(|(r, _)| ratio > r) {
                 best = Some((ratio, index));
             }

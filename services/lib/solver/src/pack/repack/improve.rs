@@ -29,16 +29,17 @@ fn useful_kinds(problem: &Problem, value: &[f64], loads: &[Load]) -> Vec<KindId>
     (0..problem.kinds.len() as KindId).filter(|k| useful(k)).collect()
 }
 
-/// `rounds` attempts. Returns the cheaper packing.
+/// `rounds` attempts. Returns the cheaper packing. `batch` makes one call try other nodes than the last.
 pub(crate) fn improve(
     problem: &Problem,
     value: &[f64],
     good: &[Load],
     mut loads: Vec<Load>,
-    rounds: usize,
+    (batch, rounds): (u64, usize),
     keep_going: &(dyn Fn() -> bool + Sync),
 ) -> Vec<Load> {
-    let mut chance = Sequence(0x9E37_79B9_7F4A_7C15);
+    let mut chance = Sequence(0x9E37_79B9_7F4A_7C15 ^ (batch << 17));
+    let bad_ones = 8 << batch.min(4);
     let worth = |load: &Load| -> f64 {
         load.content.iter().map(|(s, n)| value[*s as usize] * f64::from(*n)).sum::<f64>()
             / problem.kinds[load.kind as usize].price.max(1) as f64
@@ -56,11 +57,14 @@ pub(crate) fn improve(
         let some = 2 + round % 5;
         while taken.len() < some.min(loads.len()) {
             let bad = taken.len() < 1 + some / 2;
-            let pick =
-                if bad { order[chance.below(order.len().min(8))].1 } else { chance.below(loads.len()) };
+            let pick = if bad {
+                order[chance.below(order.len().min(bad_ones))].1
+            } else {
+                chance.below(loads.len())
+            };
             if !taken.contains(&pick) {
                 taken.push(pick);
-            } else if bad && taken.len() >= order.len().min(8) {
+            } else if bad && taken.len() >= order.len().min(bad_ones) {
                 break;
             }
         }

@@ -40,6 +40,9 @@ pub(crate) struct Problem {
     pub(crate) accepts: Vec<Vec<SizeId>>,
 }
 
+/// What makes pods one size: requests, cap, exclusion and kinds.
+type Alike = (SmallVec<[i64; 4]>, u32, Option<u32>, Bits);
+
 /// What a group of pods asks of new nodes.
 pub(crate) struct Ask<'a> {
     pub(crate) request: &'a [i64],
@@ -77,7 +80,7 @@ impl Problem {
             );
         }
         let mut sizes: Vec<Size> = Vec::new();
-        let mut index: FxHashMap<(SmallVec<[i64; 4]>, u32, Option<u32>, Bits), SizeId> = FxHashMap::default();
+        let mut index: FxHashMap<Alike, SizeId> = FxHashMap::default();
         let mut size_of = Vec::with_capacity(asks.len());
         for ask in asks {
             let mut allowed = Bits::new(kinds.len());
