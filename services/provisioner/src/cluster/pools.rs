@@ -9,6 +9,7 @@ use api::convert::{self, overlay};
 use jiff::SignedDuration;
 use k8s_openapi::api::apps::v1::DaemonSet as ApiDaemonSet;
 use k8s_openapi::api::core::v1 as core;
+use model::catalog::InstanceType;
 use model::duration::NillableDuration;
 use model::pool::{DaemonSet, NodePool as Pool};
 use rustc_hash::FxHashMap;
@@ -93,7 +94,9 @@ pub(crate) fn usable(pools: &BTreeMap<String, Arc<NodePool>>, offer: &Offer) -> 
         if !class.is_supported() || leaving || !is_ready(pool) {
             continue;
         }
-        let Some(types) = offer.types.get(class.name.as_str()).filter(|types| !types.is_empty()) else {
+        // Without subnets a class sells nothing anywhere: its status is ready before the types that follow from it are.
+        let sells = |types: &&Arc<Vec<InstanceType>>| types.iter().any(|t| !t.offerings.is_empty());
+        let Some(types) = offer.types.get(class.name.as_str()).filter(sells) else {
             continue;
         };
         match convert::node_pool(pool, Arc::clone(types)) {

@@ -234,7 +234,7 @@ impl Scheduler {
     fn refused(&mut self, node: &solver::NewNode, error: &claims::Error, pods: &PodIds) {
         let reason = error.to_string();
         self.decisions.failed(node, &reason, pods);
-        self.reporter.failed(node.pods.iter().filter_map(|p| pods.get(p)), &reason);
+        self.reporter.failed(node.pods.iter().filter_map(|p| pods.get(p)), &reason, "creation");
     }
 
     /// Nodes that are there and have room: nobody should take them away before the scheduler has bound the pods.

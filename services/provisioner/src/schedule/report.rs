@@ -2,9 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use api::NodePool;
+use api::conditions::{self, ConditionStatus};
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ObjectReference;
 use runtime::events::{Event, Recorder};
-use solver::Plan;
+use solver::{Explanation, Plan, Rule};
 use tracing::warn;
 
 use super::PodIds;
@@ -15,6 +18,10 @@ use crate::cluster::ClusterView;
 const NOMINATED_PER_SECOND: f64 = 5.0;
 const NOMINATED_BURST: f64 = 10.0;
 const FAILED_AGAIN: Duration = Duration::from_secs(300);
+/// How long pods may wait for a pool before they are told that there is none.
+const PATIENCE: SignedDuration = SignedDuration::from_secs(10);
+/// Part of what validation says of pods that want none of our nodes.
+const OPTED_OUT: &str = "none of ours";
 const NO_TYPES_AGAIN: Duration = Duration::from_secs(60);
 
 pub(super) struct Reporter {
@@ -62,12 +69,13 @@ impl Reporter {
         }
     }
 
-    /// Pods for which nothing could be found or made. Both reasons that people look for: the present one and that of
+    /// Pods for which nothing could be found or made; `kind` tells reasons apart, so that a new one is told at once. Both reasons that people look for: the present one and that of
     /// earlier releases.
-    pub(super) fn failed<'a>(&self, pods: impl Iterator<Item = &'a PodId>, why: &str) {
+    pub(super) fn failed<'a>(&self, pods: impl Iterator<Item = &'a PodId>, why: &str, kind: &str) {
         for pod in pods {
             for reason in ["FailedScheduling", "FailedProvisioning"] {
-                let event = Event::warning(about(pod), reason, why).repeat_after(FAILED_AGAIN);
+                let event = Event::warning(about(pod), reason, why);
+                let event = event.repeat_after(FAILED_AGAIN).distinct([kind.to_owned()]);
                 self.recorder.publish(event);
             }
         }
@@ -77,20 +85,30 @@ impl Reporter {
         for node in &plan.existing {
             self.nominated(node.pods.iter().filter_map(|p| pods.get(p)), &node.node, false);
         }
-        let opted_out = |why: &str| why.contains("none of ours");
+        let no_pools = no_pools(view);
+        let now = Timestamp::now();
         let mut shown = 0;
         for left in &plan.unschedulable {
             let Some(pod) = pods.get(&left.pod) else { continue };
-            let why = left.why.to_string();
+            let mut why = left.why.to_string();
             // Whoever keeps a pod off our nodes knows it.
-            if opted_out(&why) {
+            if left.why.rule == Rule::Validation && why.contains(OPTED_OUT) {
                 continue;
+            }
+            if left.why.rule == Rule::NoPools {
+                // Pools and pods are often applied together: a pool that is about to be ready is no reason for alarm.
+                let waits = view.pending.binary_search_by(|p| (&p.namespace, &p.name).cmp(&(&pod.namespace, &pod.name)));
+                let since = waits.ok().and_then(|at| view.pending.get(at)).map_or(now, |p| p.since);
+                if now.duration_since(since) < PATIENCE {
+                    continue;
+                }
+                why.clone_from(&no_pools);
             }
             if shown < 5 {
                 warn!(pod = %left.pod, why, "could not schedule pod");
                 shown += 1;
             }
-            self.failed(std::iter::once(pod), &why);
+            self.failed(std::iter::once(pod), &why, &kind(&left.why));
         }
         for pool in view.snapshot.pools_without_types() {
             let Some(object) = view.pool_objects.get(&**pool) else { continue };
@@ -107,4 +125,29 @@ impl Reporter {
             self.recorder.publish(event);
         }
     }
+}
+
+/// What failed, without the figures, which change all the time.
+fn kind(why: &Explanation) -> String {
+    let pools = why.pools.iter().map(|miss| format!("{}={}", miss.pool, miss.rule.as_str()));
+    std::iter::once(why.rule.as_str().to_owned()).chain(pools).collect::<Vec<_>>().join(" ")
+}
+
+/// Why there is nothing to make a node from.
+fn no_pools(view: &ClusterView) -> String {
+    let why = |(name, pool): (&String, &std::sync::Arc<NodePool>)| {
+        let all = pool.status.as_ref().and_then(|s| s.conditions.as_deref()).unwrap_or_default();
+        let failing = all.iter().find(|c| c.type_ != conditions::READY && c.status == ConditionStatus::False);
+        match failing {
+            _ if pool.spec.replicas.is_some() => format!("{name} is static"),
+            Some(c) => format!("{name} is not ready ({}: {} {})", c.type_, c.reason, c.message),
+            None if conditions::is_true(all, conditions::READY) => format!("{name} offers no instance type yet"),
+            None => format!("{name} is not ready yet"),
+        }
+    };
+    let pools: Vec<String> = view.pool_objects.iter().map(why).collect();
+    if pools.is_empty() {
+        return "there is no NodePool to make a node from".to_owned();
+    }
+    format!("no NodePool can make nodes now: {}", pools.join("; "))
 }
