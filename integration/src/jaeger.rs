@@ -32,9 +32,11 @@ pub fn trace(stack: &Stack, trace_id: &str) -> Result<Vec<Span>> {
 
 fn read_span(span: &Value, processes: &Value) -> Span {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let parent = span["references"].as_array().into_iter().flatten().find_map(|reference| {
-        (reference["refType"] == "CHILD_OF").then(|| text(&reference["spanID"]))
-    });
+    let parent = span["references"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find_map(|reference| (reference["refType"] == "CHILD_OF").then(|| text(&reference["spanID"])));
     Span {
         id: text(&span["spanID"]),
         parent,

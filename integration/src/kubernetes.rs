@@ -20,7 +20,8 @@ pub async fn namespace(client: &Client, prefix: &str) -> Result<String> {
     let name = api.create(&PostParams::default(), &wanted).await?.name_any();
     // Pods are refused until the controller manager has made the namespace's default account.
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), &name);
-    eventually("the namespace's default account", || async { Ok(accounts.get_opt("default").await?) }).await?;
+    eventually("the namespace's default account", || async { Ok(accounts.get_opt("default").await?) })
+        .await?;
     Ok(name)
 }
 

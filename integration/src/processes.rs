@@ -95,6 +95,7 @@ impl Service {
 /// Ends every replica that still runs.
 pub(crate) fn kill_all(stack: &Stack) -> Result<()> {
     let printed = stack.command(["service", "list", "-o", "json"])?;
-    let running: Vec<Service> = serde_json::from_str(&printed).context("`service list` printed something else")?;
+    let running: Vec<Service> =
+        serde_json::from_str(&printed).context("`service list` printed something else")?;
     running.iter().try_for_each(|service| service.kill(stack))
 }

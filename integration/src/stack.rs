@@ -81,8 +81,8 @@ impl Stack {
     }
 
     async fn config_from(&self, kubeconfig: &Path) -> Result<kube::Config> {
-        let read = Kubeconfig::read_from(kubeconfig)
-            .with_context(|| format!("read {}", kubeconfig.display()))?;
+        let read =
+            Kubeconfig::read_from(kubeconfig).with_context(|| format!("read {}", kubeconfig.display()))?;
         Ok(kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?)
     }
 

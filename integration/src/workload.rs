@@ -60,7 +60,10 @@ impl Workload {
         merge(&mut node_pool["spec"], pool);
         let created = PostParams::default();
         let classes: Api<EC2NodeClass> = Api::all(client.clone());
-        classes.create(&created, &serde_json::from_value(node_class)?).await.context("create EC2NodeClass")?;
+        classes
+            .create(&created, &serde_json::from_value(node_class)?)
+            .await
+            .context("create EC2NodeClass")?;
         let pools: Api<NodePool> = Api::all(client.clone());
         pools.create(&created, &serde_json::from_value(node_pool)?).await.context("create NodePool")?;
         Ok(Self { client, name })
@@ -99,7 +102,9 @@ impl Workload {
             let pods = self.pods().list(&selector).await?.items;
             let nodes: Vec<String> = pods
                 .iter()
-                .filter(|pod| pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running"))
+                .filter(|pod| {
+                    pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running")
+                })
                 .filter_map(|pod| pod.spec.as_ref()?.node_name.clone())
                 .collect();
             Ok((nodes.len() == count && pods.len() == count).then_some(nodes))

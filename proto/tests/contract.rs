@@ -125,7 +125,7 @@ fn every_message_field_enum_and_rpc_has_a_comment() {
 /// 4 nested enum in a message; 2 value in an enum; 2 method in a service.
 fn is_documentable(path: &[i32]) -> bool {
     match path {
-        [4 | 5 | 6, _] => true,
+        [4..=6, _] => true,
         [4, _, 2, _] | [5, _, 2, _] | [6, _, 2, _] => true,
         [4, _, 3, rest @ ..] => is_documentable(&[&[4], rest].concat()),
         _ => false,

@@ -90,7 +90,8 @@ async fn each_rule_rejects_what_breaks_it(stack: Stack) -> Result<()> {
 /// The header says what the server must say, and whether the last document is an update of the first (`# update-of`), its
 /// status (`# status-of`), or a new object.
 async fn is_rejected(client: &Client, text: &str) -> Result<()> {
-    let expected = text.lines().find_map(|line| line.strip_prefix("# rejected: ")).context("no header")?.trim();
+    let expected =
+        text.lines().find_map(|line| line.strip_prefix("# rejected: ")).context("no header")?.trim();
     let mut all = documents(text)?;
     let last = all.pop().context("no document")?;
     for earlier in &all {
@@ -159,11 +160,8 @@ async fn kubectl_finds_the_kinds_by_short_name_and_category(stack: Stack) -> Res
             .args(["--kubeconfig", kubeconfig, "get", word, "-A", "--ignore-not-found=false"])
             .output()
             .context("run kubectl")?;
-        let said = format!(
-            "{}{}",
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr)
-        );
+        let said =
+            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         ensure!(output.status.success(), "kubectl get {word}: {said}");
         ensure!(said.contains(expected) || said.contains("NAME"), "kubectl get {word}: {said}");
     }
@@ -203,7 +201,8 @@ async fn unknown_fields_survive_a_read_and_a_write(stack: Stack) -> Result<()> {
     assert_eq!(written["spec"]["template"]["spec"]["requirements"][0]["newHint"], true);
 
     let api: Api<NodePool> = Api::all(stack.admin().await?);
-    let mut stored = api.create(&PostParams::default(), &pool("crds-read-write", json!({"weight": 7}))?).await?;
+    let mut stored =
+        api.create(&PostParams::default(), &pool("crds-read-write", json!({"weight": 7}))?).await?;
     stored.annotations_mut().insert("example.com/note".to_owned(), "kept".to_owned());
     let again = api.replace("crds-read-write", &PostParams::default(), &stored).await?;
     api.delete("crds-read-write", &DeleteParams::default()).await?;

@@ -15,7 +15,10 @@ pub(crate) fn tests() -> Vec<Test> {
 async fn holder(stack: &Stack) -> Result<Option<String>> {
     let leases: Api<Lease> = Api::namespaced(stack.admin().await?, "kube-system");
     let lease = leases.get_opt("karpenter-disruption").await?;
-    Ok(lease.and_then(|lease| lease.spec).and_then(|spec| spec.holder_identity).filter(|name| !name.is_empty()))
+    Ok(lease
+        .and_then(|lease| lease.spec)
+        .and_then(|spec| spec.holder_identity)
+        .filter(|name| !name.is_empty()))
 }
 
 /// Two replicas; returns (the one that leads, the other).

@@ -26,10 +26,8 @@ async fn services_sit_out_a_minute_without_api_server(stack: Stack) -> Result<()
 
 /// The length of the outage is the point here, so this is the one place that waits for time to pass.
 async fn sit_out(stack: &Stack, outage: Duration) -> Result<()> {
-    let services = [
-        Service::start(stack, "pricing-cache", 1, &[])?,
-        Service::start(stack, "disruption", 1, &[])?,
-    ];
+    let services =
+        [Service::start(stack, "pricing-cache", 1, &[])?, Service::start(stack, "disruption", 1, &[])?];
     let pid: i32 = std::fs::read_to_string(stack.dir().join("pid/kube-apiserver"))?
         .split_whitespace()
         .next()
@@ -52,8 +50,10 @@ async fn sit_out(stack: &Stack, outage: Duration) -> Result<()> {
     let caller = Impersonation::new(stack, from, to).await?;
     eventually("an authenticated call to be answered again", || async {
         let mut client = PricingCacheClient::new(caller.peers.any());
-        let code = client.list_unavailable(ListUnavailableRequest {}).await.map_or_else(|s| s.code(), |_| Code::Ok);
-        Ok((!matches!(code, Code::Unavailable | Code::Unauthenticated | Code::DeadlineExceeded)).then_some(()))
+        let code =
+            client.list_unavailable(ListUnavailableRequest {}).await.map_or_else(|s| s.code(), |_| Code::Ok);
+        Ok((!matches!(code, Code::Unavailable | Code::Unauthenticated | Code::DeadlineExceeded))
+            .then_some(()))
     })
     .await?;
     for service in &services {

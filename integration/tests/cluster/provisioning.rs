@@ -12,8 +12,7 @@ use kube::api::{Api, ListParams};
 use model::labels;
 use proto::provisioner::v1::provisioner_client::ProvisionerClient;
 use proto::provisioner::v1::{
-    CreateReplacementsRequest, ExplainPodRequest, GetSnapshotRequest, SimulateManyRequest,
-    SimulateRequest,
+    CreateReplacementsRequest, ExplainPodRequest, GetSnapshotRequest, SimulateManyRequest, SimulateRequest,
 };
 use proto::types::v1::PodRef;
 use runtime::grpc::Caller;
@@ -54,7 +53,9 @@ async fn mixed_pods_become_nodes_that_fit_them_and_run(stack: Stack) -> Result<(
         placed.insert(name, workload.running(name, count).await?);
     }
     let nodes = workload.nodes().await?;
-    let label = |node: &String, key: &str| nodes.get(node).and_then(|n| n.labels().get(key).cloned()).unwrap_or_default();
+    let label = |node: &String, key: &str| {
+        nodes.get(node).and_then(|n| n.labels().get(key).cloned()).unwrap_or_default()
+    };
     ensure!(placed["arm"].iter().all(|n| label(n, labels::ARCH) == "arm64"), "arm pods on other nodes");
     ensure!(
         placed["ondemand"].iter().all(|n| label(n, labels::CAPACITY_TYPE) == "on-demand"),
@@ -76,11 +77,13 @@ async fn mixed_pods_become_nodes_that_fit_them_and_run(stack: Stack) -> Result<(
         ensure!(annotated(labels::NODEPOOL_HASH) && annotated(labels::TRACEPARENT), "annotations of {name}");
         ensure!(claim.finalizers().iter().any(|f| f == labels::TERMINATION_FINALIZER), "finalizer of {name}");
         ensure!(claim.owner_references().iter().any(|o| o.kind == "NodePool"), "owner of {name}");
-        let types = claim.spec.requirements.iter().find(|r| r.key == labels::INSTANCE_TYPE).context("types")?;
+        let types =
+            claim.spec.requirements.iter().find(|r| r.key == labels::INSTANCE_TYPE).context("types")?;
         ensure!((1..=600).contains(&types.values().len()), "{} types on {name}", types.values().len());
     }
     let provisioner = &running[1];
-    let created = provisioner.metric("karpenter_nodeclaims_created_total", &format!("nodepool=\"{}\"", workload.name))?;
+    let created = provisioner
+        .metric("karpenter_nodeclaims_created_total", &format!("nodepool=\"{}\"", workload.name))?;
     ensure!(created as usize == claims.len(), "{created} creations counted for {} claims", claims.len());
     workload.remove().await?;
     stop(&stack, &running)
@@ -104,7 +107,10 @@ async fn a_pod_that_fits_nowhere_is_explained_once_and_nothing_is_made(stack: St
     .await?;
     for reason in ["FailedScheduling", "FailedProvisioning"] {
         let told = eventually("an event that says why", || async {
-            Ok(events(&workload, &pod, reason).await?.into_iter().find_map(|e| e.message.filter(|m| m.contains("cpu"))))
+            Ok(events(&workload, &pod, reason)
+                .await?
+                .into_iter()
+                .find_map(|e| e.message.filter(|m| m.contains("cpu"))))
         })
         .await?;
         ensure!(told.contains(&workload.name) && told.contains("9k"), "{reason}: {told}");
@@ -120,10 +126,13 @@ async fn a_pod_that_fits_nowhere_is_explained_once_and_nothing_is_made(stack: St
     ensure!(workload.claims().await?.is_empty(), "a claim was made for a pod that fits nowhere");
     ensure!(provisioner.metric("karpenter_scheduler_unschedulable_pods_count", "")? >= 1.0, "not counted");
 
-    let person = Impersonation::new(&stack, runtime::Service::Disruption, runtime::Service::Provisioner).await?;
+    let person =
+        Impersonation::new(&stack, runtime::Service::Disruption, runtime::Service::Provisioner).await?;
     let mut client = ProvisionerClient::new(person.peers.leader());
-    let seen = client.get_snapshot(GetSnapshotRequest { with_nodes: false, with_pending: true }).await?.into_inner();
-    let pending = seen.pending.iter().find(|p| p.pod.as_ref().is_some_and(|r| r.name == pod)).context("not pending")?;
+    let seen =
+        client.get_snapshot(GetSnapshotRequest { with_nodes: false, with_pending: true }).await?.into_inner();
+    let pending =
+        seen.pending.iter().find(|p| p.pod.as_ref().is_some_and(|r| r.name == pod)).context("not pending")?;
     ensure!(pending.reason.contains("cpu"), "{pending:?}");
     workload.remove().await?;
     stop(&stack, &running)
@@ -132,7 +141,8 @@ async fn a_pod_that_fits_nowhere_is_explained_once_and_nothing_is_made(stack: St
 async fn a_new_leader_makes_no_second_claim_for_the_same_pods(stack: Stack) -> Result<()> {
     let cache = Service::start(&stack, "pricing-cache", 1, &[])?;
     let termination = Service::start(&stack, "termination", 1, &[])?;
-    let (one, two) = (Service::start(&stack, "provisioner", 1, &[])?, Service::start(&stack, "provisioner", 2, &[])?);
+    let (one, two) =
+        (Service::start(&stack, "provisioner", 1, &[])?, Service::start(&stack, "provisioner", 2, &[])?);
     let leads = |s: &Service| s.metric("leader_election_master_status", "").is_ok_and(|v| v > 0.0);
     eventually("a leader", || async { Ok((leads(&one) || leads(&two)).then_some(())) }).await?;
     let (leader, follower) = if leads(&one) { (one, two) } else { (two, one) };
@@ -160,7 +170,8 @@ async fn questions_are_answered_and_a_command_makes_replacements_once(stack: Sta
     let mut nodes = workload.running("asked", 3).await?;
     nodes.sort();
     nodes.dedup();
-    let disruption = Impersonation::new(&stack, runtime::Service::Disruption, runtime::Service::Provisioner).await?;
+    let disruption =
+        Impersonation::new(&stack, runtime::Service::Disruption, runtime::Service::Provisioner).await?;
     let mut client: ProvisionerClient<Caller> = ProvisionerClient::new(disruption.peers.leader());
 
     let removal = SimulateRequest { remove_nodes: nodes.clone(), ..SimulateRequest::default() };
@@ -196,7 +207,10 @@ async fn questions_are_answered_and_a_command_makes_replacements_once(stack: Sta
 
     // Whatever the answer was, a replacement for the pods is what the command asks for.
     let below = i64::MAX;
-    let dearer = client.simulate(SimulateRequest { replacement_below_micro_usd: below, ..removal }).await?.into_inner();
+    let dearer = client
+        .simulate(SimulateRequest { replacement_below_micro_usd: below, ..removal })
+        .await?
+        .into_inner();
     let nodes_wanted = if dearer.new_nodes.is_empty() { answer.new_nodes.clone() } else { dearer.new_nodes };
     if nodes_wanted.is_empty() {
         workload.remove().await?;

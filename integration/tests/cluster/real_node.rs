@@ -16,7 +16,8 @@ const CANNOT: i32 = 77;
 
 async fn a_real_kubelet_runs_a_real_pod(stack: Stack) -> Result<()> {
     let tool = integration::stack::root().join("deploy/local/stack");
-    let output = std::process::Command::new(tool).arg("--dir").arg(stack.dir()).args(["kubelet", "up"]).output()?;
+    let output =
+        std::process::Command::new(tool).arg("--dir").arg(stack.dir()).args(["kubelet", "up"]).output()?;
     if output.status.code() == Some(CANNOT) {
         let said = String::from_utf8_lossy(&output.stderr);
         return Err(Skipped(said.trim().to_owned()).into());

@@ -73,7 +73,7 @@ impl Interceptor for Bearer {
 impl Connection {
     /// Connects to a replica that answers. `from_env` is the value of `GRPC_<SERVICE>`.
     pub async fn open(&self, service: Service, from_env: Option<&str>) -> Result<Transport> {
-        let named = self.address.as_deref().or(from_env.filter(|text| !text.is_empty()));
+        let named = self.address.as_deref().or_else(|| from_env.filter(|text| !text.is_empty()));
         if self.insecure {
             let address = named.context("--insecure needs --address")?;
             let channel = endpoint(&format!("http://{address}"))?.connect().await;

@@ -57,7 +57,7 @@ fn full_kubelet() -> KubeletConfiguration {
         "imageGCLowThresholdPercent": 80,
         "cpuCFSQuota": false,
     }))
-    .unwrap()
+    .expect("a kubelet configuration")
 }
 
 fn with(custom: &str) -> Boot {
@@ -136,10 +136,11 @@ print(json.dumps({"cluster": b.cluster, "endpoint": b.endpoint, "ca": b.ca, "rai
         .stdout(Stdio::piped())
         .spawn()
         .expect("the local stack's Python is there: `make test` builds it");
-    std::io::Write::write_all(&mut child.stdin.take().unwrap(), text.as_bytes()).unwrap();
-    let output = child.wait_with_output().unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().expect("piped above"), text.as_bytes())
+        .expect("the joiner reads its input");
+    let output = child.wait_with_output().expect("the joiner ends");
     assert!(output.status.success(), "{family:?} could not boot from:\n{text}");
-    serde_json::from_slice(&output.stdout).unwrap()
+    serde_json::from_slice(&output.stdout).expect("the joiner prints JSON")
 }
 
 #[expect(

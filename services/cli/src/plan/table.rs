@@ -122,7 +122,9 @@ fn row(
             per_mille(&requests(node), all, name)
         });
         let (sum, count) = each.fold((0_u64, 0), |(sum, count), share| (sum + share, count + 1));
-        row.push(sum.checked_div(count).map_or("-".to_owned(), |mean| format!("{} %", (mean + 5) / 10)));
+        row.push(
+            sum.checked_div(count).map_or_else(|| "-".to_owned(), |mean| format!("{} %", (mean + 5) / 10)),
+        );
     }
     let others = nodes.iter().map(|n| n.instance_types.len().saturating_sub(1)).min().unwrap_or(0);
     row.push(if others == 0 { "-".to_owned() } else { format!("{others} more type{}", plural(others)) });

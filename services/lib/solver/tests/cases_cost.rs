@@ -46,7 +46,7 @@ fn gap(plan: &Plan) -> f64 {
 fn within_three_percent(pods: Vec<Vec<Pod>>) {
     let plan = priced(pods).plan();
     assert!(plan.is_complete());
-    assert!(plan.lower_bound.unwrap() <= plan.cost);
+    assert!(plan.lower_bound.expect("a price") <= plan.cost);
     assert!(gap(&plan) <= 0.03, "cost {} bound {:?} gap {}", plan.cost, plan.lower_bound, gap(&plan));
 }
 

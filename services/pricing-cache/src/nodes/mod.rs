@@ -91,8 +91,8 @@ impl Learner {
     fn take(&mut self, message: Message) -> bool {
         let World { nodes, claims, classes } = &mut self.world;
         match message {
-            Message::Node(change) => keep(nodes, change, |node| NodeSeen::of(node)),
-            Message::Claim(change) => keep(claims, change, |claim| ClaimSeen::of(claim)),
+            Message::Node(change) => keep(nodes, change, NodeSeen::of),
+            Message::Claim(change) => keep(claims, change, ClaimSeen::of),
             Message::Class(change) => keep(classes, change, |class| Some(ClassSeen::of(class))),
         }
     }

@@ -117,13 +117,4 @@ impl CatalogHandle {
         // When the actor is gone the process is ending.
         let _ = self.inbox.send(Message::Group { class: class.to_owned(), group }).await;
     }
-
-    /// For tests of other parts: a handle that always shows these types.
-    #[cfg(test)]
-    pub(crate) fn fixed(types: Types) -> Self {
-        let (sender, latest) =
-            watch::channel(Offer { version: 1, types: Arc::new(types), ..Offer::default() });
-        std::mem::forget(sender);
-        Self { latest, inbox: mpsc::channel(1).0, peers: None }
-    }
 }

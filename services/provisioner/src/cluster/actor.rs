@@ -254,7 +254,6 @@ impl Actor {
             usable_pools: usable,
             storage: Arc::clone(&state.storage),
             pool_objects: Arc::new(state.pools.clone()),
-            claims: Arc::new(state.nodes.claims.clone()),
             pending: Arc::new(state.pending()),
             leaving: Arc::new(state.leaving_pods()),
             bound_pods: u32::try_from(

@@ -54,7 +54,6 @@ impl State {
         Some(NodeView {
             node: entry.node.clone(),
             object: entry.object.clone(),
-            provider_id: entry.provider_id.clone(),
             launched: entry.launched,
             requested,
             pods,

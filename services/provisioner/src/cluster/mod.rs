@@ -17,9 +17,9 @@ mod promises;
 mod show;
 mod state;
 mod storage;
-mod time;
 #[cfg(test)]
 mod tests;
+mod time;
 mod view;
 
 use std::sync::Arc;
@@ -146,13 +146,5 @@ impl ClusterHandle {
         let message = Message::AboutPod { namespace: namespace.to_owned(), name: name.to_owned(), reply };
         self.inbox.send(message).await.ok()?;
         answer.await.ok().flatten()
-    }
-
-    /// For tests of other parts: a handle that always shows `view`.
-    #[cfg(test)]
-    pub(crate) fn fixed(view: ClusterView) -> Self {
-        let (sender, latest) = watch::channel(Arc::new(view));
-        std::mem::forget(sender);
-        Self { latest, inbox: mpsc::channel(1).0 }
     }
 }

@@ -171,8 +171,8 @@ impl Nodes {
         let mut moved = Moved { due, ..Moved::default() };
         let mut before: Vec<Arc<str>> = Vec::new();
         for (map, key) in [
-            (&self.named, object.map(Arc::from).or(object_name.clone())),
-            (&self.named_by_claim, claim.map(Arc::from).or(claim_name.clone())),
+            (&self.named, object.map(Arc::from).or_else(|| object_name.clone())),
+            (&self.named_by_claim, claim.map(Arc::from).or_else(|| claim_name.clone())),
         ] {
             before.extend(key.and_then(|k: Arc<str>| map.get(&k).cloned()));
         }

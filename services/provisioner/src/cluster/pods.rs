@@ -127,6 +127,7 @@ pub(super) struct Pods {
 }
 
 /// What an event about a pod changed.
+#[expect(clippy::large_enum_variant, reason = "made and taken apart at once, never stored")]
 pub(super) enum Outcome {
     Nothing,
     /// It is here, new or different.
@@ -313,7 +314,7 @@ fn stub(pod: &Pod, residue: &Residue) -> core::Pod {
     stub.metadata.namespace = Some(pod.namespace.to_string());
     stub.metadata.name = Some(pod.name.to_string());
     stub.metadata.owner_references = residue.owner.reference().map(|owner| vec![owner]);
-    stub.metadata.deletion_timestamp = pod.terminating.then(|| Time(Timestamp::UNIX_EPOCH));
+    stub.metadata.deletion_timestamp = pod.terminating.then_some(Time(Timestamp::UNIX_EPOCH));
     stub.metadata.annotations =
         residue.do_not_disrupt.as_ref().map(|v| [(labels::DO_NOT_DISRUPT.to_owned(), v.to_string())].into());
     stub.spec =

@@ -48,7 +48,13 @@ fn kind(name: &str, cpu: i64) -> InstanceType {
         (labels::OS.to_owned(), labels::LINUX.to_owned()),
     ]
     .into();
-    InstanceType::new(name, &own, amounts(cpu), Resources::new(), vec![offering("z1", 40_000), offering("z2", 41_000)])
+    InstanceType::new(
+        name,
+        &own,
+        amounts(cpu),
+        Resources::new(),
+        vec![offering("z1", 40_000), offering("z2", 41_000)],
+    )
 }
 
 fn pool(limit: Option<&str>) -> Arc<NodePool> {
@@ -180,8 +186,14 @@ fn decide(state: &State) -> Plan {
 fn a_pod_that_waits_is_pending_and_triggers_once() {
     let mut state = state();
     state.pod(Change::Applied(pod(1, json!({}))), at(0));
-    state.pod(Change::Applied(pod(2, json!({"status": {"conditions": [
-        {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}]}}))), at(0));
+    state.pod(
+        Change::Applied(pod(
+            2,
+            json!({"status": {"conditions": [
+        {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}]}}),
+        )),
+        at(0),
+    );
     assert_eq!(state.triggers.len(), 1);
     assert_eq!((shown(&state, 1), shown(&state, 2)), (Shown::Pending, Shown::No));
     assert_eq!(decide(&state).new_nodes.len(), 1);
@@ -258,7 +270,8 @@ fn node_and_claim_are_one_from_launch_to_initialisation() {
     let mut state = state();
     state.claim(Change::Applied(launched("general-x", &[])), at(0));
     assert_eq!(state.nodes.entries.keys().map(|k| &**k).collect::<Vec<_>>(), ["general-x"]);
-    let starting = json!({"metadata": {"labels": {labels::REGISTERED: "false", labels::INITIALIZED: "false"}}});
+    let starting =
+        json!({"metadata": {"labels": {labels::REGISTERED: "false", labels::INITIALIZED: "false"}}});
     state.node(Change::Applied(node("ip-1", "general-x", starting)), at(1));
     state.pod(Change::Applied(bound(1, "ip-1")), at(1));
     assert_eq!(shown(&state, 1), on("general-x"), "still known by its claim");
@@ -332,10 +345,13 @@ fn a_budget_that_forbids_all_evictions_keeps_pods_where_they_are() {
     state.claim(Change::Applied(initialized("general-x", &[], -100)), at(0));
     state.pod(Change::Applied(bound(1, "ip-1")), at(0));
     let budget = |most: i32| {
-        Arc::new(serde_json::from_value(json!({
-            "metadata": {"namespace": "default", "name": "b"},
-            "spec": {"maxUnavailable": most, "selector": {"matchLabels": {"app": "a"}}}
-        })).unwrap())
+        Arc::new(
+            serde_json::from_value(json!({
+                "metadata": {"namespace": "default", "name": "b"},
+                "spec": {"maxUnavailable": most, "selector": {"matchLabels": {"app": "a"}}}
+            }))
+            .unwrap(),
+        )
     };
     let moves = |state: &State| state.pods.records.values().next().unwrap().pod.reschedulable;
     assert!(moves(&state));

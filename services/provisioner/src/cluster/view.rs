@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use api::{NodeClaim, NodePool};
+use api::NodePool;
 use jiff::Timestamp;
 use model::node::Node;
 use model::pod::Pod;
@@ -33,15 +33,16 @@ pub(crate) struct ClusterView {
     pub(crate) storage: Arc<Storage>,
     /// NodePools as they are in the API, ready or not.
     pub(crate) pool_objects: Arc<BTreeMap<String, Arc<NodePool>>>,
-    /// NodeClaims of ours as they are in the API.
-    pub(crate) claims: Arc<BTreeMap<Arc<str>, Arc<NodeClaim>>>,
     /// Pods that kube-scheduler found no place for, in order of their names.
     pub(crate) pending: Arc<Vec<PendingPod>>,
     /// Pods that are bound.
     pub(crate) bound_pods: u32,
     /// UIDs of pods on nodes that go, which need a place too, by namespace and name.
-    pub(crate) leaving: Arc<BTreeMap<(Arc<str>, Arc<str>), Arc<str>>>,
+    pub(crate) leaving: Arc<Leaving>,
 }
+
+/// UIDs by namespace and name.
+pub(crate) type Leaving = BTreeMap<(Arc<str>, Arc<str>), Arc<str>>;
 
 /// One node or claim.
 #[derive(Clone, Debug)]
@@ -49,8 +50,6 @@ pub(crate) struct NodeView {
     pub(crate) node: Node,
     /// Name of the Node object, once there is one.
     pub(crate) object: Option<Arc<str>>,
-    /// Of instance or Node; `None` while the claim has not been launched.
-    pub(crate) provider_id: Option<Arc<str>>,
     /// False for a claim without an instance: then its figures are what is certain of it.
     pub(crate) launched: bool,
     /// Sum of what its pods request, `pods` included.
@@ -116,7 +115,6 @@ impl ClusterView {
             usable_pools: Arc::default(),
             storage: Arc::default(),
             pool_objects: Arc::default(),
-            claims: Arc::default(),
             pending: Arc::default(),
             bound_pods: 0,
             leaving: Arc::default(),

@@ -36,6 +36,7 @@ pub(super) struct Change {
     limit: Duration,
 }
 
+#[expect(clippy::large_enum_variant, reason = "a handful in one request")]
 enum Object {
     Pool(Box<NodePool>),
     Overlay(Box<NodeOverlay>),

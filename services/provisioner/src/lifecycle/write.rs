@@ -76,11 +76,11 @@ impl Writer {
 
     /// A patch that names its version. A conflict is left to the caller, who made it from the Node as it was.
     pub(super) async fn node(&self, name: &str, patch: &Value) -> Result<Node, WriteError> {
-        Ok(self.nodes.patch(name, &params(), &Patch::Merge(patch)).await.map_err(gone)?)
+        self.nodes.patch(name, &params(), &Patch::Merge(patch)).await.map_err(gone)
     }
 
     pub(super) async fn read_node(&self, name: &str) -> Result<Node, WriteError> {
-        Ok(self.nodes.get(name).await.map_err(gone)?)
+        self.nodes.get(name).await.map_err(gone)
     }
 
     /// Deletes this very claim; one that is gone already is a success. The claim as it is now, when finalizers hold it.

@@ -97,7 +97,9 @@ impl Reporter {
             }
             if left.why.rule == Rule::NoPools {
                 // Pools and pods are often applied together: a pool that is about to be ready is no reason for alarm.
-                let waits = view.pending.binary_search_by(|p| (&p.namespace, &p.name).cmp(&(&pod.namespace, &pod.name)));
+                let waits = view
+                    .pending
+                    .binary_search_by(|p| (&p.namespace, &p.name).cmp(&(&pod.namespace, &pod.name)));
                 let since = waits.ok().and_then(|at| view.pending.get(at)).map_or(now, |p| p.since);
                 if now.duration_since(since) < PATIENCE {
                     continue;
@@ -141,7 +143,9 @@ fn no_pools(view: &ClusterView) -> String {
         match failing {
             _ if pool.spec.replicas.is_some() => format!("{name} is static"),
             Some(c) => format!("{name} is not ready ({}: {} {})", c.type_, c.reason, c.message),
-            None if conditions::is_true(all, conditions::READY) => format!("{name} offers no instance type yet"),
+            None if conditions::is_true(all, conditions::READY) => {
+                format!("{name} offers no instance type yet")
+            }
             None => format!("{name} is not ready yet"),
         }
     };

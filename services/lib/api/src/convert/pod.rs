@@ -86,7 +86,7 @@ pub fn pod(object: &core::Pod, spec: Arc<PodSpec>, context: &PodContext<'_>) -> 
     let daemon = owned_by(object, "apps/v1", "DaemonSet");
     let bound_to_node = daemon || owned_by(object, "v1", "Node");
     let terminating = meta.deletion_timestamp.is_some();
-    let protected = do_not_disrupt(object, context.now);
+    let protected_now = do_not_disrupt(object, context.now) && is_active(object);
     let returns = is_active(object) || (terminating && owned_by(object, "apps/v1", "StatefulSet"));
     let blocked = || fully_blocked(object, &spec.labels, &spec.tolerations, context.budgets, context.now);
     Ok(Pod {
@@ -99,8 +99,8 @@ pub fn pod(object: &core::Pod, spec: Arc<PodSpec>, context: &PodContext<'_>) -> 
         terminating,
         bound_to_node,
         daemon,
-        reschedulable: returns && !bound_to_node && !(protected && is_active(object)) && !blocked(),
-        do_not_disrupt: protected && is_active(object),
+        reschedulable: returns && !bound_to_node && !protected_now && !blocked(),
+        do_not_disrupt: protected_now,
         buffer: meta
             .annotations
             .as_ref()

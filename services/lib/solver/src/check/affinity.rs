@@ -35,7 +35,7 @@ pub(super) fn check(cluster: &Cluster<'_>, domains: &Domains, found: &mut Vec<Vi
     while admit_joining(&mut guests, domains) || admit_first(&mut guests, domains) {}
     for guest in guests.iter().filter(|guest| !guest.admitted) {
         let unmet = guest.asks.iter().find(|ask| !shares(&guests, guest, ask, domains));
-        let key = unmet.or(guest.asks.first()).map_or("", |(term, _)| &term.topology_key);
+        let key = unmet.or_else(|| guest.asks.first()).map_or("", |(term, _)| &term.topology_key);
         found.push(Violation::AffinityUnmet {
             pod: guest.pod.key(),
             at: cluster.sites[guest.site].place.clone(),
