@@ -232,7 +232,7 @@ fn same_object<K: Resource>(a: &K, b: &K) -> bool {
 }
 
 /// Versions count up, and may be compared since Kubernetes 1.35; any that is no number is taken as new.
-fn is_older<K: Resource>(new: &K, known: &K) -> bool {
+pub(crate) fn is_older<K: Resource>(new: &K, known: &K) -> bool {
     let version = |object: &K| object.meta().resource_version.as_deref().and_then(|v| v.parse::<u64>().ok());
     same_object(new, known) && version(new).zip(version(known)).is_some_and(|(new, known)| new < known)
 }
@@ -261,3 +261,7 @@ fn slim_node(object: Arc<Node>) -> Arc<Node> {
     }
     Arc::new(slim)
 }
+
+#[cfg(test)]
+#[path = "index_tests.rs"]
+mod tests;

@@ -27,6 +27,7 @@ use crate::launch::Launch;
 use crate::nodepool::HealthHandle;
 
 pub(crate) use actor::Message;
+pub(crate) use index::is_older;
 
 /// Watch events waiting to be taken in.
 const INBOX: usize = 256;

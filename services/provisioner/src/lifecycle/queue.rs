@@ -144,20 +144,20 @@ mod tests {
         for claim in ["a", "b", "c", "d"] {
             queue.nudge(name(claim));
         }
-        assert!(queue.start(&queue_next(&mut queue), Lane::Launch));
-        assert!(!queue.start(&queue_next(&mut queue), Lane::Launch), "b waits");
-        assert!(!queue.start(&queue_next(&mut queue), Lane::Launch), "c waits");
-        assert!(queue.start(&queue_next(&mut queue), Lane::Write), "d need not");
+        let started: Vec<bool> = [Lane::Launch, Lane::Launch, Lane::Launch, Lane::Write]
+            .into_iter()
+            .map(|lane| {
+                let next = queue.next().unwrap();
+                queue.start(&next, lane)
+            })
+            .collect();
+        assert_eq!(started, [true, false, false, true], "b and c wait, d need not");
         queue.nudge(name("b"));
         assert_eq!(queue.next(), None, "a nudge does not put b before its turn");
         queue.finished(&name("a"), Lane::Launch);
         assert_eq!(queue.next(), Some(name("b")));
         assert!(queue.start(&name("b"), Lane::Launch));
         assert_eq!(queue.next(), None);
-    }
-
-    fn queue_next(queue: &mut Queue) -> Name {
-        queue.next().unwrap()
     }
 
     #[test]

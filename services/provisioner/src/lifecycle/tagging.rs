@@ -140,3 +140,7 @@ pub(super) fn missing_tags(claim: &NodeClaim, cluster: &str, present: &Tags) -> 
     let missing = wanted.into_iter().filter(|(key, _)| !present.contains_key(*key));
     missing.map(|(key, value)| (key.to_owned(), value)).collect()
 }
+
+#[cfg(test)]
+#[path = "tagging_tests.rs"]
+mod tests;

@@ -161,6 +161,8 @@ impl Actor {
         self.metrics.show(&object);
         self.due.insert(name.clone());
         match self.pools.get_mut(&name).filter(|pool| pool.object.metadata.uid == object.metadata.uid) {
+            // Own writes are known before the watch tells of what was before them.
+            Some(pool) if crate::lifecycle::is_older(&*object, &*pool.object) => {}
             Some(pool) => pool.object = object,
             None => drop(self.pools.insert(name, Pool { object, ring: Ring::default(), health: None })),
         }
