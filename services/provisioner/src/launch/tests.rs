@@ -1,1 +1,5 @@
+//! Launches against a cloud in memory; the same against EC2's own behaviour is in `tests/launch.rs`.
 
+mod candidates;
+mod fixture;
+mod fleets;
