@@ -100,7 +100,10 @@ fn golden(name: &str) -> PathBuf {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "the switch that rewrites golden files is for people, not configuration")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the switch that rewrites golden files is for people, not configuration"
+)]
 fn user_data_is_as_in_the_golden_files() {
     for (name, family, boot) in cases() {
         let text = render(family, &boot).unwrap().text;
@@ -138,7 +141,10 @@ print(json.dumps({"cluster": b.cluster, "endpoint": b.endpoint, "ca": b.ca, "rai
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-#[expect(clippy::disallowed_methods, reason = "a test has no Config; this is where `make` puts what it builds")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test has no Config; this is where `make` puts what it builds"
+)]
 fn python() -> PathBuf {
     let cache = std::env::var("KARPENTER_CACHE").map(PathBuf::from);
     let home = || PathBuf::from(std::env::var("HOME").expect("HOME is set")).join(".cache/karpenter");

@@ -216,11 +216,22 @@ impl Asked<'_> {
     }
 }
 
-/// The reason and text of an answer without an instance.
+/// The reason and text of an answer without an instance: each of EC2's codes once, with how often and one of its messages.
 pub fn failure(answer: &FleetAnswer) -> (&'static str, String) {
-    let text = answer.error_text();
-    let (reason, advice) = launch_reason(&text);
-    let message = if text.is_empty() { "EC2 launched nothing and named no reason".to_owned() } else { text };
+    let mut by_code: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
+    for error in &answer.errors {
+        by_code.entry(&error.code).or_insert((0, &error.message)).0 += 1;
+    }
+    let told: Vec<String> = by_code
+        .iter()
+        .map(|(code, (times, message))| match times {
+            1 => format!("{code}: {message}"),
+            times => format!("{code} in {times} places, such as: {message}"),
+        })
+        .collect();
+    let (reason, advice) = launch_reason(&answer.error_text());
+    let message =
+        if told.is_empty() { "EC2 launched nothing and named no reason".to_owned() } else { told.join("; ") };
     // For the general reason there is nothing to add to what EC2 says.
     let told = if reason == LaunchReason::LaunchFailed { message } else { format!("{message} ({advice})") };
     (reason.as_str(), told)

@@ -39,7 +39,7 @@ use cloud::launch::{FleetAnswer, FleetRequest, FleetTemplate, Launcher};
 use cloud::nodeclass::PlacementGroup;
 use cloud::select::TagFilter;
 use cloud::unavailable::Scope;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, try_join_all};
 use jiff::Timestamp;
 use model::catalog::{CapacityType, InstanceType};
 use runtime::Leadership;
@@ -516,7 +516,7 @@ impl Launch {
             reserved_capacity: parts.reserved_capacity,
         };
         let class = job.class.metadata.name.clone().unwrap_or_default();
-        let (mut templates, mut asked) = (Vec::new(), Vec::new());
+        let (mut templates, mut asked, mut making) = (Vec::new(), Vec::new(), Vec::new());
         for (shape, places) in shapes {
             let overrides = fleet::overrides(places, &shape.image_id, &chosen.by_zone);
             if overrides.is_empty() {
@@ -541,7 +541,7 @@ impl Launch {
                 info!(ec2nodeclass = class, settings = ?rendered.dropped_settings, "settings that Bottlerocket does not know are left out");
             }
             let name = rendered.template.name.clone();
-            parts.templates.ensure(rendered.template).await.map_err(|error| LaunchError::of_call(&error))?;
+            making.push(parts.templates.ensure(rendered.template));
             asked.extend(places.iter().map(|place| (name.clone(), *place)));
             templates.push(FleetTemplate { name, overrides });
         }
@@ -549,6 +549,7 @@ impl Launch {
             let text = "no capacity offerings are currently available given the constraints";
             return Err(LaunchError::retryable("LaunchFailed", text));
         }
+        try_join_all(making).await.map_err(|error| LaunchError::of_call(&error))?;
         Ok((templates, asked))
     }
 

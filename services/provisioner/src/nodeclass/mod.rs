@@ -95,6 +95,7 @@ pub fn spawn(shell: &mut Shell, parts: Parts) {
         templates: parts.templates,
         reserved_capacity,
         isolated_vpc: settings.isolated_vpc,
+        told: Default::default(),
     });
     let (queue, mailbox) = Queue::new(Arc::clone(&visit), parts.leadership.clone());
     let stop = shell.stop();

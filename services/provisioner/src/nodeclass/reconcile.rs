@@ -2,7 +2,7 @@
 //! fails leaves its part as it was and does not keep the others from theirs.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -29,6 +29,8 @@ use super::version::Versions;
 use super::{FIELD_MANAGER, hash};
 use crate::launch::{ClusterFacts, Templates};
 
+/// For what arrives by itself after a start.
+const SHORTLY: Duration = Duration::from_secs(1);
 const SOON: Duration = Duration::from_mins(1);
 const LATER: Duration = Duration::from_mins(5);
 const VALIDATE_EVERY: Duration = Duration::from_mins(10);
@@ -52,6 +54,8 @@ pub(super) struct Visit {
     pub(super) templates: Arc<Templates>,
     pub(super) reserved_capacity: bool,
     pub(super) isolated_vpc: bool,
+    /// The problem last warned of, by class.
+    pub(super) told: Mutex<BTreeMap<String, String>>,
 }
 
 /// When to come back.
@@ -122,12 +126,21 @@ impl Visit {
         } else {
             self.keep(class, now).await
         };
+        if outcome.is_ok() {
+            self.told.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+        }
         outcome.unwrap_or_else(|error| {
             // Somebody else wrote meanwhile: the watch brings the news.
             if is_conflict(&error) {
                 return Next::Retry;
             }
-            warn!(ec2nodeclass = name, error = format!("{error:#}"), "EC2NodeClass is visited again");
+            let text = format!("{error:#}");
+            // One warning a problem, however often it is met.
+            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+            if told.get(name) != Some(&text) {
+                warn!(ec2nodeclass = name, error = text, "EC2NodeClass is visited again");
+                told.insert(name.to_owned(), text);
+            }
             Next::Retry
         })
     }
@@ -156,6 +169,7 @@ impl Visit {
         match self.validation.run(&seen, group.as_ref()).await {
             validate::Outcome::Found(finding) => draft.find("ValidationSucceeded", finding),
             validate::Outcome::AskAgain(text) => draft.problem("validation", text),
+            validate::Outcome::NotYet => draft.come_back(SHORTLY),
         }
         let changed = Some(&draft.status) != class.status.as_ref();
         if changed {

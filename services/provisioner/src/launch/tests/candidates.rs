@@ -31,7 +31,10 @@ fn types_that_lack_room_or_an_allowed_offering_are_out_and_the_cheapest_comes_fi
         kind("far.large", 4, vec![offering(CapacityType::Spot, "us-west-2c", 1)]),
     ];
     let mut requirements = buying(&["spot"]);
-    requirements.as_array_mut().unwrap().push(json!({"key": labels::ZONE, "operator": "In", "values": ZONES}));
+    requirements
+        .as_array_mut()
+        .unwrap()
+        .push(json!({"key": labels::ZONE, "operator": "In", "values": ZONES}));
     let left = choose(&types, &wanted(requirements));
     assert_eq!(names(&left), ["mid.large", "big.large"]);
     assert!(left.iter().all(|c| c.offerings.iter().all(|o| o.capacity_type == CapacityType::Spot)));
@@ -41,7 +44,10 @@ fn types_that_lack_room_or_an_allowed_offering_are_out_and_the_cheapest_comes_fi
 fn a_label_that_a_type_does_not_have_rules_it_out_and_the_pools_own_labels_do_not() {
     let types = [kind("a.large", 4, sold_both_ways(100))];
     let gpu = json!([{"key": labels::INSTANCE_GPU_COUNT, "operator": "Exists"}]);
-    assert_eq!(candidates(&types, &wanted(gpu), &Terms::default()).unwrap_err(), NoCandidates::NothingAvailable);
+    assert_eq!(
+        candidates(&types, &wanted(gpu), &Terms::default()).unwrap_err(),
+        NoCandidates::NothingAvailable
+    );
     let own = json!([
         {"key": "example.com/team", "operator": "In", "values": ["a"]},
         {"key": labels::NODEPOOL, "operator": "In", "values": ["default"]},
@@ -53,7 +59,10 @@ fn a_label_that_a_type_does_not_have_rules_it_out_and_the_pools_own_labels_do_no
 fn reserved_goes_before_spot_before_on_demand() {
     let mut all = sold_both_ways(90);
     let types = [kind("a.large", 4, all.clone())];
-    assert_eq!(capacity_type(&choose(&types, &wanted(buying(&["spot", "on-demand", "reserved"])))), CapacityType::Spot);
+    assert_eq!(
+        capacity_type(&choose(&types, &wanted(buying(&["spot", "on-demand", "reserved"])))),
+        CapacityType::Spot
+    );
     assert_eq!(capacity_type(&choose(&types, &wanted(buying(&["on-demand"])))), CapacityType::OnDemand);
     all.push(reserved("cr-1", "default", ZONES[0], 1));
     let types = [kind("a.large", 4, all)];
@@ -77,7 +86,10 @@ fn of_reservations_one_kind_is_used_and_in_each_zone_the_roomiest() {
     let terms = Terms { interruptible: BTreeSet::from(["cr-soft".to_owned()]), ..Terms::default() };
     let any = wanted(buying(&["reserved"]));
     let ids = |left: &[Candidate<'_>]| -> Vec<String> {
-        left.iter().flat_map(|c| &c.offerings).map(|o| o.reservation.as_ref().unwrap().id.to_string()).collect()
+        left.iter()
+            .flat_map(|c| &c.offerings)
+            .map(|o| o.reservation.as_ref().unwrap().id.to_string())
+            .collect()
     };
     assert_eq!(ids(&candidates(&types, &any, &terms).unwrap()), ["cr-large"]);
     let mut soft = buying(&["reserved"]);
@@ -116,10 +128,7 @@ fn metal_and_accelerators_are_used_only_where_nothing_else_will_do() {
         .with(PODS, Quantity::from_units(29))
         .with(NVIDIA_GPU, Quantity::from_units(1));
     let exotic = || {
-        vec![
-            with_capacity("g.large", gpu.clone(), sold_both_ways(1)),
-            kind("a.metal", 96, sold_both_ways(2)),
-        ]
+        vec![with_capacity("g.large", gpu.clone(), sold_both_ways(3)), kind("a.metal", 96, sold_both_ways(6))]
     };
     let mut types = exotic();
     types.push(kind("a.large", 4, sold_both_ways(100)));
@@ -146,10 +155,13 @@ fn spot_dearer_than_the_cheapest_on_demand_is_not_worth_its_risk() {
 fn what_was_refused_or_given_up_is_not_asked_for_again() {
     let types = [kind("a.large", 4, sold_both_ways(90)), kind("b.large", 4, sold_both_ways(120))];
     let any = wanted(buying(&["spot", "on-demand"]));
-    let refused = ZONES.iter().map(|zone| (CapacityType::Spot, "a.large".to_owned(), (*zone).to_owned())).collect();
+    let refused =
+        ZONES.iter().map(|zone| (CapacityType::Spot, "a.large".to_owned(), (*zone).to_owned())).collect();
     let terms = Terms { refused, ..Terms::default() };
     let left = candidates(&types, &any, &terms).unwrap();
-    assert!(left[0].offerings.iter().chain(&left[1].offerings).any(|o| o.capacity_type == CapacityType::Spot));
+    assert!(
+        left[0].offerings.iter().chain(&left[1].offerings).any(|o| o.capacity_type == CapacityType::Spot)
+    );
     let a = left.iter().find(|c| &*c.kind.name == "a.large").unwrap();
     assert!(a.offerings.iter().all(|o| o.capacity_type == CapacityType::OnDemand));
     let terms = Terms { given_up: BTreeSet::from([CapacityType::Spot]), ..Terms::default() };
@@ -161,12 +173,18 @@ fn sixty_types_are_asked_for_and_too_few_values_among_them_forbid_a_strict_launc
     let types: Vec<InstanceType> =
         (0..80).map(|n| kind(&format!("f{}.x{n}", n / 70), 4, sold_both_ways(100 + n))).collect();
     let mut requirements = buying(&["spot"]);
-    requirements.as_array_mut().unwrap().push(json!({"key": labels::INSTANCE_FAMILY, "operator": "Exists", "minValues": 2}));
+    requirements
+        .as_array_mut()
+        .unwrap()
+        .push(json!({"key": labels::INSTANCE_FAMILY, "operator": "Exists", "minValues": 2}));
     let wanted = wanted(requirements);
     let best_effort = candidates(&types, &wanted, &Terms::default()).unwrap();
     assert_eq!(best_effort.len(), MOST_TYPES);
     assert_eq!(&*best_effort[59].kind.name, "f0.x59");
     let strict = Terms { strict_min_values: true, ..Terms::default() };
     let error = candidates(&types, &wanted, &strict).unwrap_err();
-    assert_eq!(error, NoCandidates::MinValues { key: labels::INSTANCE_FAMILY.to_owned(), wanted: 2, left: 60 });
+    assert_eq!(
+        error,
+        NoCandidates::MinValues { key: labels::INSTANCE_FAMILY.to_owned(), wanted: 2, left: 60 }
+    );
 }

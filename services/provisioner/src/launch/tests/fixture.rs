@@ -13,10 +13,19 @@ use serde_json::{Value, json};
 
 pub(super) const ZONES: [&str; 2] = ["us-west-2a", "us-west-2b"];
 
+/// As the cloud in memory has them.
+fn zone_id(zone: &str) -> &'static str {
+    match zone {
+        "us-west-2a" => "us-west-2-az1",
+        "us-west-2b" => "us-west-2-az2",
+        _ => "us-west-2-az3",
+    }
+}
+
 pub(super) fn offering(kind: CapacityType, zone: &str, micro: i64) -> Offering {
     Offering {
         zone: Arc::from(zone),
-        zone_id: Some(Arc::from(format!("id-{zone}").as_str())),
+        zone_id: Some(Arc::from(zone_id(zone))),
         capacity_type: kind,
         price: MicroDollars::new(micro),
         available: true,
@@ -81,9 +90,7 @@ pub(super) fn buying(kinds: &[&str]) -> Value {
 }
 
 pub(super) fn class() -> EC2NodeClass {
-    let condition = |type_: &str| {
-        json!({"type": type_, "status": "True", "reason": type_, "message": "", "observedGeneration": 1, "lastTransitionTime": "2026-01-01T00:00:00Z"})
-    };
+    let condition = |type_: &str| json!({"type": type_, "status": "True", "reason": type_, "message": "", "observedGeneration": 1, "lastTransitionTime": "2026-01-01T00:00:00Z"});
     let conditions: Vec<Value> = api::conditions::ConditionSet::ec2_node_class(true)
         .dependents()
         .iter()
@@ -100,8 +107,8 @@ pub(super) fn class() -> EC2NodeClass {
         },
         "status": {
             "subnets": [
-                {"id": "subnet-a", "zone": ZONES[0], "zoneID": "az-a"},
-                {"id": "subnet-b", "zone": ZONES[1], "zoneID": "az-b"},
+                {"id": "subnet-a", "zone": ZONES[0], "zoneID": zone_id(ZONES[0])},
+                {"id": "subnet-b", "zone": ZONES[1], "zoneID": zone_id(ZONES[1])},
             ],
             "securityGroups": [{"id": "sg-1"}],
             "amis": [{"id": "ami-1", "requirements": [{"key": labels::ARCH, "operator": "In", "values": ["amd64"]}]}],

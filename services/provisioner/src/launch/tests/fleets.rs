@@ -49,7 +49,8 @@ fn world() -> World {
 
 /// A process that has just begun to lead and knows nothing of earlier ones.
 fn process(cloud: &Arc<MemoryCloud>, heard: &Arc<Heard>) -> Launch {
-    let cluster = ClusterFacts::fixed("blue", "us-west-2", "https://blue", "Y2E=", "10.100.0.10", "10.100.0.0/16");
+    let cluster =
+        ClusterFacts::fixed("blue", "us-west-2", "https://blue", "Y2E=", "10.100.0.10", "10.100.0.0/16");
     Launch::new(Parts {
         launcher: Arc::clone(cloud) as _,
         cluster: Arc::new(cluster),
@@ -208,7 +209,10 @@ async fn a_class_that_is_not_ready_launches_nothing() {
         class
     };
     let deleting = EC2NodeClass {
-        metadata: serde_json::from_value(json!({"name": "default", "deletionTimestamp": "2026-01-01T00:00:00Z"})).unwrap(),
+        metadata: serde_json::from_value(
+            json!({"name": "default", "deletionTimestamp": "2026-01-01T00:00:00Z"}),
+        )
+        .unwrap(),
         ..class()
     };
     let tagged = {
@@ -253,19 +257,26 @@ fn learned(codes: &[&str], buying_: CapacityType, group: Option<&str>) -> Vec<St
         shapes.values().flatten().map(|place| ("template".to_owned(), *place)).collect();
     let errors = codes.iter().map(|code| error(code, ZONES[0])).collect();
     let answer = FleetAnswer { errors, ..FleetAnswer::default() };
-    let lessons = fleet::lessons(&answer, &Asked { buying: buying_, places: &places, placement_group: group });
+    let lessons =
+        fleet::lessons(&answer, &Asked { buying: buying_, places: &places, placement_group: group });
     lessons.marks.into_iter().map(|(scope, _)| scope.key()).collect()
 }
 
 #[test]
 fn each_kind_of_shortage_marks_what_it_is_about_and_other_errors_mark_nothing() {
     let zone = ZONES[0];
-    assert_eq!(learned(&["InsufficientInstanceCapacity"], CapacityType::Spot, None), [format!("spot:a.large:{zone}")]);
+    assert_eq!(
+        learned(&["InsufficientInstanceCapacity"], CapacityType::Spot, None),
+        [format!("spot:a.large:{zone}")]
+    );
     assert_eq!(
         learned(&["UnfulfillableCapacity"], CapacityType::OnDemand, Some("pg-1")),
         [format!("on-demand:a.large:{zone}:group:pg-1")]
     );
-    assert_eq!(learned(&["InsufficientFreeAddressesInSubnet"], CapacityType::Spot, None), ["subnet:subnet-a"]);
+    assert_eq!(
+        learned(&["InsufficientFreeAddressesInSubnet"], CapacityType::Spot, None),
+        ["subnet:subnet-a"]
+    );
     assert_eq!(learned(&["ReservationCapacityExceeded"], CapacityType::Reserved, None), ["reservation:cr-1"]);
     assert_eq!(
         learned(&["AuthFailure.ServiceLinkedRoleCreationNotPermitted"], CapacityType::Spot, None),

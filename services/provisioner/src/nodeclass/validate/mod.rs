@@ -53,8 +53,10 @@ pub(super) struct Validation {
 /// What to do about the condition.
 pub(super) enum Outcome {
     Found(Finding),
-    /// Leave it as it is and look again soon.
+    /// Leave it as it is and ask again, more slowly each time.
     AskAgain(String),
+    /// Something that comes by itself is not there yet.
+    NotYet,
 }
 
 impl Validation {
@@ -99,7 +101,8 @@ impl Validation {
         if let Some(known) = self.verdicts.get(&key) {
             return Outcome::Found(known);
         }
-        match self.try_out(class, group).await {
+        let Some(types) = (self.types)(&key.0) else { return Outcome::NotYet };
+        match self.try_out(class, group, &types).await {
             Ok(finding) => {
                 self.verdicts.put(key, finding.clone());
                 Outcome::Found(finding)
@@ -112,20 +115,22 @@ impl Validation {
         self.verdicts.retain(|(name, _)| name != class);
     }
 
-    async fn try_out(&self, class: &EC2NodeClass, group: Option<&PlacementGroup>) -> Result<Finding, String> {
+    async fn try_out(
+        &self,
+        class: &EC2NodeClass,
+        group: Option<&PlacementGroup>,
+        types: &[InstanceType],
+    ) -> Result<Finding, String> {
         let name = class.metadata.name.as_deref().unwrap_or_default();
         let all: Api<NodePool> = Api::all(self.kube.clone());
         let listed =
             all.list(&ListParams::default()).await.map_err(|error| format!("list NodePools: {error}"))?;
         let own = |pool: &&NodePool| pool.spec.template.spec.node_class_ref.name == name;
         let pools: Vec<&NodePool> = listed.items.iter().filter(own).collect();
-        let Some(types) = (self.types)(name) else {
-            return Err("the catalogue of instance types has not arrived yet".to_owned());
-        };
         let status = class.status.as_ref();
         let images = Images::of(status.and_then(|s| s.amis.as_deref()).unwrap_or_default());
         let family = template::family(class);
-        let Some(choice) = choice::choose(&types, &pools, &images, family.is_windows()) else {
+        let Some(choice) = choice::choose(types, &pools, &images, family.is_windows()) else {
             return Err("no instance type of the catalogue fits an image of the class yet".to_owned());
         };
         let wanted = wanted(&pools);
