@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 mod crds;
 mod leases;
+mod nodeclass;
 mod outage;
 mod provisioning;
 mod real_node;
@@ -18,6 +19,7 @@ fn main() -> ExitCode {
     tests.extend(crds::tests());
     tests.extend(rpc_access::tests());
     tests.extend(leases::tests());
+    tests.extend(nodeclass::tests());
     tests.extend(outage::tests());
     tests.extend(provisioning::tests());
     tests.extend(real_node::tests());

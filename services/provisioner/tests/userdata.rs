@@ -33,7 +33,8 @@ fn boot() -> Boot {
             ..KubeletConfiguration::default()
         },
         taints: vec![
-            taint("dedicated", "gpu", "NoSchedule"),
+            // A word that YAML takes for a truth value unless it is quoted.
+            taint("dedicated", "yes", "NoSchedule"),
             taint("karpenter.sh/unregistered", "", "NoExecute"),
         ],
         labels: labels.map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
