@@ -101,7 +101,7 @@ pub(super) fn describe(
                 == facts.reservation.as_ref().map(|(id, ..)| id.as_str())
     };
     let offering = kind.and_then(|k| k.offerings.iter().find(is_it));
-    let any = kind.and_then(|k| offering.or(k.offerings.first()).map(|o| (k, o)));
+    let any = kind.and_then(|k| offering.or_else(|| k.offerings.first()).map(|o| (k, o)));
     let with_efa = |mut all: Resources| {
         if facts.efa_interfaces == 0 {
             all.remove(EFA);
