@@ -22,7 +22,13 @@ async fn conditions_of(stack: &Stack, class: &str) -> Result<Vec<Condition>> {
 }
 
 /// Waits for a condition with this status and reason, and returns its message.
-async fn says(stack: &Stack, class: &str, type_: &str, status: ConditionStatus, reason: &str) -> Result<String> {
+async fn says(
+    stack: &Stack,
+    class: &str,
+    type_: &str,
+    status: ConditionStatus,
+    reason: &str,
+) -> Result<String> {
     eventually(&format!("{class} to say {type_}={status} because of {reason}"), || async {
         let all = conditions_of(stack, class).await?;
         let found = conditions::find(&all, type_).filter(|c| c.status == status && c.reason == reason);

@@ -57,7 +57,7 @@ fn full_kubelet() -> KubeletConfiguration {
         "imageGCLowThresholdPercent": 80,
         "cpuCFSQuota": false,
     }))
-    .unwrap()
+    .expect("a kubelet block with every field")
 }
 
 fn with(custom: &str) -> Boot {
@@ -136,10 +136,12 @@ print(json.dumps({"cluster": b.cluster, "endpoint": b.endpoint, "ca": b.ca, "rai
         .stdout(Stdio::piped())
         .spawn()
         .expect("the local stack's Python is there: `make test` builds it");
-    std::io::Write::write_all(&mut child.stdin.take().unwrap(), text.as_bytes()).unwrap();
-    let output = child.wait_with_output().unwrap();
+    let mut input = child.stdin.take().expect("its input is piped");
+    std::io::Write::write_all(&mut input, text.as_bytes()).expect("the reader takes its input");
+    drop(input);
+    let output = child.wait_with_output().expect("the reader ends");
     assert!(output.status.success(), "{family:?} could not boot from:\n{text}");
-    serde_json::from_slice(&output.stdout).unwrap()
+    serde_json::from_slice(&output.stdout).expect("the reader prints JSON")
 }
 
 #[expect(

@@ -88,7 +88,9 @@ impl Templates {
             Ok(found) => {
                 let mut known = lock(&self.known);
                 for template in found {
-                    known.entry(template.name).or_insert_with(|| Known { id: template.id, used: Instant::now() });
+                    known
+                        .entry(template.name)
+                        .or_insert_with(|| Known { id: template.id, used: Instant::now() });
                 }
             }
             Err(error) => warn!(error = %error, "launch templates of an earlier process are not known"),
