@@ -9,8 +9,6 @@ export KARPENTER_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/karpenter
 export CARGO_TARGET_DIR ?= $(KARPENTER_CACHE)/target
 
 STACK := deploy/local/stack
-SERVICES := provisioner disruption termination interruption-watcher pricing-cache
-BINARIES := $(foreach service,$(SERVICES),-p $(service)) -p cli
 PYTHON := $(KARPENTER_CACHE)/venv/bin/python
 
 .DEFAULT_GOAL := help
@@ -28,8 +26,9 @@ up: stack build ## the same in the background without the demo; returns when eve
 down: ## stop what `make up` started
 	$(STACK) down
 
+# The whole workspace at once, everywhere: other selections of packages unify features differently and compile the AWS SDK anew.
 build: ## the five services and kubectl-karpenter
-	cargo build $(BINARIES)
+	cargo build --workspace --bins
 
 stack: ## build the local cluster's components, once
 	$(STACK) build
@@ -47,8 +46,9 @@ soak: stack build ## the long proofs; figures go into integration/RESULTS.md
 	cargo test -p integration -- --soak
 
 bench: stack ## speed and memory beside their bars; ORACLE=path/to/oracle adds the reference
-	cargo build --release $(BINARIES)
-	cargo run --release -p integration --bin bench -- $(if $(ORACLE),--oracle $(ORACLE))
+	cargo build --release --workspace --bins
+	$(CARGO_TARGET_DIR)/release/bench
+	$(CARGO_TARGET_DIR)/release/solver-bench $(if $(ORACLE),--oracle $(ORACLE))
 
 lint: ## formatting and clippy, warnings are errors
 	cargo fmt --all --check
