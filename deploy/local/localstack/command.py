@@ -16,7 +16,7 @@ from .paths import Instance
 def main(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
     # SIGTERM and a closed terminal undo what Ctrl-C undoes.
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     try:
         return options.run(options, Instance.at(getattr(options, "dir", None))) or 0
