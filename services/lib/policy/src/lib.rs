@@ -8,6 +8,7 @@
 //! ```
 
 pub mod budget;
+pub mod candidate;
 pub mod consolidation;
 pub mod cron;
 pub mod drain;

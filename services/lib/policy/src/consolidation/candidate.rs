@@ -24,9 +24,10 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// Nothing on it costs anything to move.
+    /// Nothing on it costs anything to move. Only a node that also holds no placeholders is removed as empty; one that does is
+    /// not consolidated either.
     pub fn is_empty(&self) -> bool {
-        self.reschedule_cost <= COST_UNIT && !self.holds_buffers
+        self.reschedule_cost <= COST_UNIT
     }
 }
 

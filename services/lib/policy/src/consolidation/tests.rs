@@ -52,9 +52,13 @@ fn empty_nodes_go_together_within_the_allowance() {
 }
 
 #[test]
-fn a_node_that_holds_buffer_pods_is_not_empty() {
+fn a_node_that_holds_buffer_pods_is_not_removed_as_empty() {
     let held = Candidate { holds_buffers: true, ..candidate("a", 100, 0) };
-    assert!(choose_empty(&[held], Allowance::new()).is_empty());
+    assert!(choose_empty(std::slice::from_ref(&held), Allowance::new()).is_empty());
+    let busy = Candidate { holds_buffers: true, ..candidate("b", 100, 2) };
+    let both = [held, busy];
+    let order: Vec<String> = SingleNode::new(&both, &Allowance::new()).map(|c| c.node.to_string()).collect();
+    assert_eq!(order, ["b"], "a node with nothing but placeholders is not consolidated");
 }
 
 #[test]
