@@ -9,6 +9,7 @@
 
 pub mod budget;
 pub mod candidate;
+pub mod command;
 pub mod consolidation;
 pub mod cron;
 pub mod drain;

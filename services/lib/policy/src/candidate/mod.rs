@@ -28,7 +28,7 @@ pub use blocked::{Blocked, EventReason, Leaving, PdbBlock};
 pub use cost::{Costs, eviction_cost, legacy_cost, lifetime_remaining};
 pub use notice::{Notice, notice};
 pub use pods::{Pdbs, Resident};
-pub use rules::{check, eligible, obstacles};
+pub use rules::{check, eligible, obstacles, still_free};
 
 /// A node and everything its disruption depends on.
 #[derive(Clone, Debug)]

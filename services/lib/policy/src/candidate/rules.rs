@@ -29,6 +29,24 @@ pub fn eligible(subject: &Subject, method: Method, pdbs: &Pdbs, now: Timestamp) 
     own_conditions(subject, method)
 }
 
+/// What has come to hold a node since its command was begun; asked of pods that were read live. The command's own traces, and
+/// what it made happen (nominations, recent pod events), do not count.
+pub fn still_free(subject: &Subject, method: Method, pdbs: &Pdbs, now: Timestamp) -> Result<(), Blocked> {
+    if subject.do_not_disrupt {
+        return Err(Blocked::NodeAnnotation);
+    }
+    if !(method.class() == Class::Eventual && subject.bounded())
+        && let Some(blocked) = held_by_pods(subject, pdbs, now).next()
+    {
+        return Err(blocked);
+    }
+    let costs = Costs::of(subject);
+    if method == Method::Emptiness && !costs.is_empty() {
+        return Err(Blocked::NotEmpty { pods: costs.pods });
+    }
+    Ok(())
+}
+
 /// Everything that holds the node now, the most decisive first, each thing once: what holds it for every reason, then what
 /// keeps single reasons away. Empty when some method would take it, budgets and savings aside.
 pub fn obstacles(subject: &Subject, pdbs: &Pdbs, now: Timestamp) -> Vec<Blocked> {

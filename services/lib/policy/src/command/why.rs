@@ -1,0 +1,75 @@
+//! Why a command is taken back.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::Invalid;
+use crate::candidate::Blocked;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// The second look found something else.
+    Invalid(Invalid),
+    /// Something holds a member now.
+    Blocked {
+        node: Arc<str>,
+        by: Blocked,
+    },
+    /// A pod that must move came after the decision.
+    Landed {
+        node: Arc<str>,
+        pod: String,
+    },
+    /// A member was removed by somebody else before its replacement was ready.
+    MemberLost,
+    /// A replacement failed or was removed.
+    ReplacementLost {
+        claim: Option<Arc<str>>,
+    },
+    TimedOut {
+        minutes: i64,
+    },
+    /// Another process began it and left before everything was taken and ordered.
+    Abandoned,
+}
+
+impl Why {
+    /// Stable name, for metrics and programs.
+    pub const fn rule(&self) -> &'static str {
+        match self {
+            Self::Invalid(_) => "validation",
+            Self::Blocked { .. } => "blocked",
+            Self::Landed { .. } => "pod-landed",
+            Self::MemberLost => "member-lost",
+            Self::ReplacementLost { .. } => "replacement-lost",
+            Self::TimedOut { .. } => "timed-out",
+            Self::Abandoned => "abandoned",
+        }
+    }
+
+    /// The pool should rest before the same is tried again: what failed is likely to fail again.
+    pub const fn is_failure(&self) -> bool {
+        matches!(self, Self::ReplacementLost { .. } | Self::TimedOut { .. })
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Invalid(invalid) => write!(f, "the second look: {invalid}"),
+            Self::Blocked { node, by } => write!(f, "node {node}: {by}"),
+            Self::Landed { node, pod } => {
+                write!(f, "pod {pod} landed on node {node} after the decision")
+            }
+            Self::MemberLost => f.write_str("one of its nodes was removed by somebody else"),
+            Self::ReplacementLost { claim: Some(claim) } => {
+                write!(f, "replacement {claim} failed or was removed")
+            }
+            Self::ReplacementLost { claim: None } => f.write_str("a replacement is gone"),
+            Self::TimedOut { minutes } => {
+                write!(f, "replacements were not initialized within {minutes} minutes")
+            }
+            Self::Abandoned => f.write_str("it was begun by a process that is gone, and is not complete"),
+        }
+    }
+}
