@@ -1,5 +1,10 @@
 //! What interruption-watcher can be told from outside.
 
+use std::time::Duration;
+
+use clap::ArgAction;
+use runtime::config::{boolean, go_duration};
+
 /// interruption-watcher: see the README of the project.
 #[derive(Debug, clap::Parser)]
 #[command(name = "karpenter-interruption-watcher", version)]
@@ -8,6 +13,33 @@ pub struct Config {
     pub process: runtime::ProcessConfig,
     #[command(flatten)]
     pub settings: runtime::Settings,
+    #[command(flatten)]
+    pub interruption: Interruption,
+}
+
+#[derive(clap::Args, Clone, Debug)]
+pub struct Interruption {
+    /// Make and repair the EventBridge rules that feed the queue. Otherwise they are only looked at.
+    #[arg(long, env = "MANAGE_RULES", default_value = "false", value_parser = boolean,
+          action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub manage_rules: bool,
+
+    /// Drain a spot node after a rebalance recommendation, once a replacement is ready. Otherwise the recommendation is only told.
+    #[arg(long, env = "DRAIN_ON_REBALANCE", default_value = "false", value_parser = boolean,
+          action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub drain_on_rebalance: bool,
+
+    /// Most tasks that poll a busy queue at once.
+    #[arg(long, env = "QUEUE_RECEIVERS", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub queue_receivers: u16,
+
+    /// Deliveries after which a message that is refused each time is removed.
+    #[arg(long, env = "QUEUE_MAX_DELIVERIES", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pub queue_max_deliveries: u32,
+
+    /// How often instance status is polled.
+    #[arg(long, env = "INSTANCE_STATUS_INTERVAL", default_value = "1m", value_parser = go_duration)]
+    pub instance_status_interval: Duration,
 }
 
 impl runtime::ServiceConfig for Config {

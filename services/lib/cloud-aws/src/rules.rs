@@ -47,6 +47,24 @@ impl Aws {
         }
     }
 
+    /// Two calls a rule of ours, however many rules the account has.
+    pub(crate) async fn find_rules_of_target(&self, arn: &str) -> Result<Vec<Rule>, CloudError> {
+        let mut rules = Vec::new();
+        let mut token: Option<String> = None;
+        loop {
+            let call = self.events().list_rule_names_by_target().target_arn(arn).set_next_token(token.take());
+            let page = paced(&self.paces().other, "ListRuleNamesByTarget", call.send()).await?;
+            for name in page.rule_names() {
+                // One that is gone by now is simply not there.
+                rules.extend(self.find_rule(name).await?);
+            }
+            match page.next_token() {
+                Some(next) => token = Some(next.to_owned()),
+                None => return Ok(rules),
+            }
+        }
+    }
+
     async fn rule_targets(&self, rule: &str) -> Result<Vec<RuleTarget>, CloudError> {
         let mut targets = Vec::new();
         let mut token: Option<String> = None;

@@ -230,6 +230,10 @@ impl Rules for Aws {
         self.find_rules(name_prefix).boxed()
     }
 
+    fn rules_of_target<'a>(&'a self, arn: &'a str) -> Answer<'a, Vec<Rule>> {
+        self.find_rules_of_target(arn).boxed()
+    }
+
     fn put_rule<'a>(&'a self, name: &'a str, pattern: &'a str) -> Answer<'a, ()> {
         self.save_rule(name, pattern).boxed()
     }

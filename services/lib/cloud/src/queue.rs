@@ -75,6 +75,9 @@ pub trait Rules: Send + Sync {
     /// All rules of the default event bus whose name starts so, with their targets.
     fn rules<'a>(&'a self, name_prefix: &'a str) -> Answer<'a, Vec<Rule>>;
 
+    /// The rules of the default event bus that have this target, whatever they are called, with all their targets.
+    fn rules_of_target<'a>(&'a self, arn: &'a str) -> Answer<'a, Vec<Rule>>;
+
     /// Creates or replaces the rule, enabled. Its targets stay.
     fn put_rule<'a>(&'a self, name: &'a str, pattern: &'a str) -> Answer<'a, ()>;
 

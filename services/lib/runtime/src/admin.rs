@@ -61,11 +61,13 @@ async fn metrics(State(admin): State<Admin>, headers: HeaderMap) -> Response {
 }
 
 async fn ready(State(admin): State<Admin>) -> Response {
-    let missing = admin.readiness.missing();
+    let (missing, notes) = (admin.readiness.missing(), admin.readiness.notes());
+    let lines =
+        |first: Vec<String>| first.into_iter().chain(notes).map(|line| line + "\n").collect::<String>();
     if missing.is_empty() {
-        return "ok\n".into_response();
+        return lines(vec!["ok".to_owned()]).into_response();
     }
-    (StatusCode::SERVICE_UNAVAILABLE, missing.join("\n") + "\n").into_response()
+    (StatusCode::SERVICE_UNAVAILABLE, lines(missing)).into_response()
 }
 
 async fn tasks() -> String {

@@ -6,11 +6,13 @@ use std::{collections::BTreeMap, sync::Arc};
 use tokio::sync::watch;
 
 type Checks = BTreeMap<Arc<str>, Option<String>>;
+type Notes = BTreeMap<Arc<str>, String>;
 
 /// Cheap to clone. Without any check the process is ready.
 #[derive(Clone, Debug)]
 pub struct Readiness {
     checks: watch::Sender<Checks>,
+    notes: watch::Sender<Notes>,
 }
 
 /// One named condition, owned by the part that can tell.
@@ -20,9 +22,16 @@ pub struct Check {
     checks: watch::Sender<Checks>,
 }
 
+/// Something a person should know although the process is ready: what it does not do, and why.
+#[derive(Clone, Debug)]
+pub struct Note {
+    name: Arc<str>,
+    notes: watch::Sender<Notes>,
+}
+
 impl Default for Readiness {
     fn default() -> Self {
-        Self { checks: watch::Sender::new(BTreeMap::new()) }
+        Self { checks: watch::Sender::new(BTreeMap::new()), notes: watch::Sender::new(BTreeMap::new()) }
     }
 }
 
@@ -34,8 +43,18 @@ impl Readiness {
         check
     }
 
+    /// A place for a remark that does not change readiness; empty at first.
+    pub fn note(&self, name: &str) -> Note {
+        Note { name: name.into(), notes: self.notes.clone() }
+    }
+
     pub fn is_ready(&self) -> bool {
         self.checks.borrow().values().all(Option::is_none)
+    }
+
+    /// One line per note that says something, `name: text`.
+    pub fn notes(&self) -> Vec<String> {
+        self.notes.borrow().iter().map(|(name, text)| format!("{name}: {text}")).collect()
     }
 
     /// One line per check that is not ready, `name: reason`.
@@ -91,9 +110,31 @@ impl Check {
     }
 }
 
+impl Note {
+    pub fn set(&self, text: &str) {
+        self.notes.send_modify(|notes| drop(notes.insert(self.name.clone(), text.to_owned())));
+    }
+
+    pub fn clear(&self) {
+        self.notes.send_modify(|notes| drop(notes.remove(&self.name)));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_note_is_told_and_does_not_make_the_process_unready() {
+        let readiness = Readiness::default();
+        let note = readiness.note("queue");
+        assert!(readiness.notes().is_empty());
+        note.set("there is no such queue");
+        assert!(readiness.is_ready());
+        assert_eq!(readiness.notes(), ["queue: there is no such queue"]);
+        note.clear();
+        assert!(readiness.notes().is_empty());
+    }
 
     #[tokio::test]
     async fn ready_only_when_every_check_is_and_the_missing_ones_are_named() {

@@ -167,6 +167,13 @@ impl Rules for MemoryCloud {
         })
     }
 
+    fn rules_of_target<'a>(&'a self, arn: &'a str) -> Answer<'a, Vec<Rule>> {
+        self.answer("ListRuleNamesByTarget", |state| {
+            let aims = |rule: &&Rule| rule.targets.iter().any(|target| target.arn == arn);
+            Ok(state.rules.values().filter(aims).cloned().collect())
+        })
+    }
+
     fn put_rule<'a>(&'a self, name: &'a str, pattern: &'a str) -> Answer<'a, ()> {
         self.answer("PutRule", |state| {
             let targets = state.rules.remove(name).map(|r| r.targets).unwrap_or_default();

@@ -1,0 +1,79 @@
+//! The Kubernetes Events about warnings, on NodeClaim and Node, with the reference's reasons.
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use runtime::events::{Event, Recorder};
+
+use crate::claims::Claim;
+use crate::message::Kind;
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Events(Recorder);
+
+fn about(claim: &Claim) -> Vec<ObjectReference> {
+    let mut objects = vec![ObjectReference {
+        api_version: Some("karpenter.sh/v1".to_owned()),
+        kind: Some("NodeClaim".to_owned()),
+        name: Some(claim.name.to_string()),
+        uid: Some(claim.uid.to_string()),
+        ..ObjectReference::default()
+    }];
+    if !claim.node.is_empty() {
+        objects.push(ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Node".to_owned()),
+            name: Some(claim.node.to_string()),
+            // As kubelet does; `kubectl describe node` looks for both name and uid. Saves us the watch of all nodes.
+            uid: Some(claim.node.to_string()),
+            ..ObjectReference::default()
+        });
+    }
+    objects
+}
+
+impl Events {
+    pub(crate) fn new(recorder: Recorder) -> Self {
+        Self(recorder)
+    }
+
+    /// What AWS said; `words` are the message's own.
+    pub(crate) fn warned(&self, kind: Kind, claim: &Claim, words: &str) {
+        let Some((reason, sentence)) = told(kind) else { return };
+        let more = if words.is_empty() { String::new() } else { format!(": {words}") };
+        let message = format!("{sentence} (instance {}){more}", claim.instance);
+        for object in about(claim) {
+            let event = match kind {
+                Kind::RebalanceRecommendation => Event::normal(object, reason, message.clone()),
+                _ => Event::warning(object, reason, message.clone()),
+            };
+            self.0.publish(event.distinct([kind.as_str().to_owned()]));
+        }
+    }
+
+    pub(crate) fn removing(&self, kind: Kind, claim: &Claim) {
+        let message = format!("Removed because of {}", kind.as_str());
+        for object in about(claim) {
+            self.0.publish(Event::warning(object, "TerminatingOnInterruption", message.clone()));
+        }
+    }
+}
+
+fn told(kind: Kind) -> Option<(&'static str, &'static str)> {
+    Some(match kind {
+        Kind::SpotInterrupted => ("SpotInterrupted", "EC2 takes this spot instance back in two minutes"),
+        Kind::RebalanceRecommendation => {
+            ("SpotRebalanceRecommendation", "EC2 recommends to move off this spot instance")
+        }
+        Kind::CapacityReservationInterrupted => (
+            "CapacityReservationInstanceInterrupted",
+            "EC2 takes this instance back from its capacity reservation",
+        ),
+        Kind::InstanceStopped => ("InstanceStopping", "The instance stops"),
+        Kind::InstanceTerminated => ("InstanceTerminating", "The instance terminates"),
+        Kind::ScheduledChange => ("InstanceUnhealthy", "AWS has scheduled maintenance of the instance"),
+        Kind::InstanceStatus => ("InstanceUnhealthy", "A status check of the instance fails"),
+        Kind::SystemStatus => ("InstanceUnhealthy", "A status check of the instance's host fails"),
+        Kind::EventStatus => ("InstanceUnhealthy", "EC2 has scheduled an event for the instance"),
+        Kind::NoOp => return None,
+    })
+}

@@ -1,0 +1,241 @@
+//! One message from the queue: read, looked up, judged, carried out, written into the journal. Also `Replay`, which stops
+//! before the carrying out.
+
+use std::sync::Arc;
+
+use cloud::queue::Message as Delivery;
+use futures::future::join_all;
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use crate::act::{Acted, Actions, Progress, Warning};
+use crate::claims::{Claim, Claims};
+use crate::handover::Failure;
+use crate::journal::{Done, Entry, Journal};
+use crate::judge::{self, Home, Order, Policy};
+use crate::message::{Kind, Message, parse};
+use crate::metrics::{MessageType, Metrics};
+use crate::queue::Handled;
+
+const MALFORMED: &str = "malformed";
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Handler {
+    pub(crate) claims: Claims,
+    pub(crate) actions: Actions,
+    pub(crate) journal: Journal,
+    pub(crate) metrics: Metrics,
+    pub(crate) policy: Policy,
+}
+
+/// When a batch arrived, on both clocks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Received {
+    pub(crate) at: Timestamp,
+    pub(crate) on: Instant,
+}
+
+impl Received {
+    pub(crate) fn now() -> Self {
+        Self { at: Timestamp::now(), on: Instant::now() }
+    }
+}
+
+impl Handler {
+    /// Returns when everything the message asks for is stored, or cannot be now.
+    pub(crate) async fn handle(&self, delivery: &Delivery, home: &Home, received: Received) -> Handled {
+        let message = match parse(&delivery.body) {
+            Ok(message) => message,
+            Err(malformed) => {
+                self.count(MALFORMED);
+                let detail = malformed.to_string();
+                self.journal.record(Entry { detail: detail.clone(), ..blank(received) }).await;
+                return Handled::Malformed(detail);
+            }
+        };
+        self.count(message.kind.as_str());
+        let entry = Entry {
+            id: message.id.clone(),
+            kind: Some(message.kind),
+            instances: message.instances.clone(),
+            event_time: message.time,
+            ..blank(received)
+        };
+        let claims = match self.concerned(&message, home).await {
+            Ok(claims) => claims,
+            Err(Unconcerned::Because(detail)) => {
+                self.finish(&message, Entry { detail, ..entry }, received).await;
+                return Handled::Done;
+            }
+            Err(Unconcerned::Stopping) => return Handled::Away("the process is stopping".to_owned()),
+        };
+        let at = message.time.or(delivery.sent_at).unwrap_or(received.at).min(received.at);
+        let acts = claims.iter().map(|claim| {
+            let order = judge::order(message.kind, at, claim, self.policy);
+            let (id, words) = (message.id.as_str(), message.words.as_str());
+            self.actions.carry_out(Warning { kind: message.kind, claim, order, id, words })
+        });
+        let acted = join_all(acts).await;
+        let (done, detail) = summary(&claims, &acted);
+        let handled = together(acted);
+        let entry = Entry { claims, done, detail, ..entry };
+        match handled {
+            Handled::Done => {
+                if done != Done::Nothing {
+                    self.metrics.handling.observe(received.on.elapsed().as_secs_f64());
+                }
+                self.finish(&message, entry, received).await;
+            }
+            _ => self.journal.record(Entry { handled_in: received.on.elapsed(), ..entry }).await,
+        }
+        handled
+    }
+
+    /// What a body means and what would be done about it. Does nothing.
+    pub(crate) async fn explain(&self, body: &str, home: &Home) -> Explained {
+        let nothing = |kind, instances, words| Explained {
+            kind,
+            instances,
+            claims: Vec::new(),
+            done: Done::Nothing,
+            words,
+        };
+        let message = match parse(body) {
+            Ok(message) => message,
+            Err(malformed) => {
+                let words = format!("Malformed: {malformed}. It would be counted, logged once and removed.");
+                return nothing(None, Vec::new(), words);
+            }
+        };
+        let kind = Some(message.kind);
+        let claims = match self.concerned(&message, home).await {
+            Ok(claims) => claims,
+            Err(Unconcerned::Because(why)) => {
+                return nothing(kind, message.instances, format!("Nothing would be done: {why}."));
+            }
+            Err(Unconcerned::Stopping) => {
+                return nothing(kind, message.instances, "This replica is stopping; ask another.".to_owned());
+            }
+        };
+        let now = Timestamp::now();
+        let at = message.time.unwrap_or(now).min(now);
+        let mut most = Done::Nothing;
+        let mut words = Vec::new();
+        for claim in &claims {
+            let order = judge::order(message.kind, at, claim, self.policy);
+            let (done, verdict) = match order {
+                Order::Nothing(why) => (Done::Nothing, format!("nothing would be done: {why}")),
+                Order::Drain { deadline: None } => (Done::Drain, "it would be drained".to_owned()),
+                Order::Drain { deadline: Some(at) } => {
+                    (Done::Drain, format!("it would be drained, with budgets respected until {at}"))
+                }
+                Order::TerminateNow { .. } => (Done::TerminateNow, "it would be terminated now".to_owned()),
+                Order::Replace => (Done::Drain, "it would be drained once a replacement is ready".to_owned()),
+            };
+            most = stronger(most, done);
+            let mark = judge::shortage(message.kind, claim);
+            let mark = mark
+                .map_or_else(String::new, |(scope, _)| format!(", and {} marked unavailable", scope.key()));
+            words.push(format!("NodeClaim {}: {verdict}{mark}.", claim.name));
+        }
+        let words = format!("{}: {}", message.kind.as_str(), words.join(" "));
+        Explained { kind, instances: message.instances, claims, done: most, words }
+    }
+
+    async fn concerned(&self, message: &Message, home: &Home) -> Result<Vec<Arc<Claim>>, Unconcerned> {
+        if message.kind == Kind::NoOp {
+            return Err(Unconcerned::Because(message.words.clone()));
+        }
+        if let Some(why) = home.rejects(message) {
+            return Err(Unconcerned::Because(why));
+        }
+        if message.instances.is_empty() {
+            return Err(Unconcerned::Because("it names no instance".to_owned()));
+        }
+        let claims = self.claims.of_instances(message.instances.clone()).await;
+        let claims = claims.map_err(|_| Unconcerned::Stopping)?;
+        if claims.is_empty() {
+            return Err(Unconcerned::Because("no NodeClaim of this cluster has that instance".to_owned()));
+        }
+        Ok(claims)
+    }
+
+    fn count(&self, message_type: &'static str) {
+        self.metrics.received.get_or_create(&MessageType { message_type }).inc();
+    }
+
+    async fn finish(&self, message: &Message, entry: Entry, received: Received) {
+        if let Some(time) = message.time {
+            let late = Timestamp::now().duration_since(time).as_secs_f64();
+            self.metrics.queue_duration.observe(late.max(0.0));
+        }
+        self.journal.record(Entry { handled_in: received.on.elapsed(), ..entry }).await;
+    }
+}
+
+/// The answer of `Replay`.
+pub(crate) struct Explained {
+    /// `None`: malformed.
+    pub(crate) kind: Option<Kind>,
+    pub(crate) instances: Vec<String>,
+    pub(crate) claims: Vec<Arc<Claim>>,
+    pub(crate) done: Done,
+    pub(crate) words: String,
+}
+
+enum Unconcerned {
+    Because(String),
+    Stopping,
+}
+
+fn blank(received: Received) -> Entry {
+    Entry {
+        id: String::new(),
+        kind: None,
+        instances: Vec::new(),
+        claims: Vec::new(),
+        done: Done::Nothing,
+        detail: String::new(),
+        event_time: None,
+        received_at: received.at,
+        handled_in: received.on.elapsed(),
+    }
+}
+
+fn stronger(one: Done, other: Done) -> Done {
+    let rank = |done| match done {
+        Done::Nothing => 0,
+        Done::Drain => 1,
+        Done::TerminateNow => 2,
+    };
+    if rank(other) > rank(one) { other } else { one }
+}
+
+/// The strongest action, and every word that adds something.
+fn summary(claims: &[Arc<Claim>], acted: &[Acted]) -> (Done, String) {
+    let done = acted.iter().fold(Done::Nothing, |most, one| stronger(most, one.done));
+    let details = claims.iter().zip(acted).filter(|(_, one)| !one.detail.is_empty());
+    let details: Vec<String> = match claims.len() {
+        1 => details.map(|(_, one)| one.detail.clone()).collect(),
+        _ => details.map(|(claim, one)| format!("{}: {}", claim.name, one.detail)).take(20).collect(),
+    };
+    (done, details.join("; "))
+}
+
+/// A message is done when all of it is; a refusal weighs more than an absence, and both more than a wait.
+fn together(acted: Vec<Acted>) -> Handled {
+    let rank = |handled: &Handled| match handled {
+        Handled::Done => 0,
+        Handled::Later(_) => 1,
+        Handled::Away(_) => 2,
+        Handled::Refused(_) | Handled::Malformed(_) => 3,
+    };
+    let each = acted.into_iter().map(|one| match one.progress {
+        Ok(Progress::Finished) => Handled::Done,
+        Ok(Progress::Later(after)) => Handled::Later(after),
+        Err(Failure::Away(words)) => Handled::Away(words),
+        Err(Failure::Refused(words)) => Handled::Refused(words),
+    });
+    each.max_by_key(rank).unwrap_or(Handled::Done)
+}

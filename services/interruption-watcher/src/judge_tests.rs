@@ -1,0 +1,119 @@
+use super::*;
+use crate::message::parse;
+
+fn at(text: &str) -> Timestamp {
+    format!("2026-11-16T{text}Z").parse().unwrap()
+}
+
+fn claim() -> Claim {
+    Claim {
+        name: "a".into(),
+        uid: "1".into(),
+        instance: "i-1".into(),
+        node: "n".into(),
+        nodepool: "default".into(),
+        capacity_type: "spot".into(),
+        instance_type: "m5.large".into(),
+        zone: "us-west-2a".into(),
+        reservation: "".into(),
+        managed: true,
+        deleting: false,
+        initialized: true,
+        deadline: None,
+        traceparent: None,
+        command: None,
+    }
+}
+
+const PLAIN: Policy = Policy { drain_on_rebalance: false };
+
+#[test]
+fn each_kind_asks_for_what_the_reference_does_with_the_time_that_aws_gives() {
+    let now = at("08:00:00");
+    let order = |kind| order(kind, now, &claim(), PLAIN);
+    let drain = |deadline| Order::Drain { deadline };
+    assert_eq!(order(Kind::SpotInterrupted), drain(Some(at("08:02:00"))));
+    assert_eq!(order(Kind::CapacityReservationInterrupted), drain(Some(at("08:02:00"))));
+    assert_eq!(order(Kind::InstanceStopped), drain(Some(now)));
+    assert_eq!(order(Kind::InstanceTerminated), drain(Some(now)));
+    assert_eq!(order(Kind::ScheduledChange), drain(None));
+    assert_eq!(order(Kind::EventStatus), drain(None));
+    assert_eq!(order(Kind::InstanceStatus), Order::TerminateNow { at: now });
+    assert_eq!(order(Kind::SystemStatus), Order::TerminateNow { at: now });
+    assert!(matches!(order(Kind::RebalanceRecommendation), Order::Nothing(_)));
+    assert!(matches!(order(Kind::NoOp), Order::Nothing(_)));
+}
+
+#[test]
+fn a_recommendation_is_followed_only_when_told_so() {
+    let now = at("08:00:00");
+    let follow = Policy { drain_on_rebalance: true };
+    assert_eq!(order(Kind::RebalanceRecommendation, now, &claim(), follow), Order::Replace);
+    let deleting = Claim { deleting: true, ..claim() };
+    let again = order(Kind::RebalanceRecommendation, now, &deleting, follow);
+    assert_eq!(again, Order::Nothing(REMOVED_ALREADY));
+}
+
+#[test]
+fn a_claim_that_goes_already_is_hurried_by_an_earlier_end_and_left_alone_otherwise() {
+    let now = at("08:00:00");
+    let going = |deadline: Option<&str>| Claim { deleting: true, deadline: deadline.map(at), ..claim() };
+    let judged = |kind, claim: &Claim| order(kind, now, claim, PLAIN);
+    let hurried = Order::Drain { deadline: Some(at("08:02:00")) };
+    assert_eq!(judged(Kind::SpotInterrupted, &going(None)), hurried);
+    assert_eq!(judged(Kind::SpotInterrupted, &going(Some("09:00:00"))), hurried);
+    for early in ["07:00:00", "08:02:00"] {
+        assert_eq!(judged(Kind::SpotInterrupted, &going(Some(early))), Order::Nothing(REMOVED_ALREADY));
+    }
+    for own_doing in [Kind::InstanceTerminated, Kind::InstanceStopped, Kind::ScheduledChange] {
+        assert_eq!(judged(own_doing, &going(None)), Order::Nothing(REMOVED_ALREADY));
+    }
+    assert_eq!(judged(Kind::SystemStatus, &going(None)), Order::TerminateNow { at: now });
+}
+
+#[test]
+fn a_claim_that_is_not_ours_is_never_ended() {
+    let foreign = Claim { managed: false, ..claim() };
+    for kind in Kind::ALL {
+        assert!(matches!(order(kind, at("08:00:00"), &foreign, PLAIN), Order::Nothing(_)), "{kind:?}");
+    }
+}
+
+#[test]
+fn a_pool_is_marked_when_ec2_took_an_instance_back_and_not_when_we_ended_it() {
+    let key = |kind, claim: &Claim| shortage(kind, claim).map(|(scope, _)| scope.key());
+    let pool = Some("spot:m5.large:us-west-2a".to_owned());
+    assert_eq!(key(Kind::SpotInterrupted, &claim()), pool);
+    assert_eq!(key(Kind::InstanceTerminated, &claim()), pool);
+    let ended_by_us = Claim { deleting: true, ..claim() };
+    assert_eq!(key(Kind::InstanceTerminated, &ended_by_us), None);
+    assert_eq!(key(Kind::SpotInterrupted, &ended_by_us), pool, "a warning is about the pool, not the claim");
+    let on_demand = Claim { capacity_type: "on-demand".into(), ..claim() };
+    assert_eq!(key(Kind::InstanceTerminated, &on_demand), None);
+    assert_eq!(key(Kind::SpotInterrupted, &Claim { zone: "".into(), ..claim() }), None);
+    let reserved = Claim { capacity_type: "reserved".into(), reservation: "cr-1".into(), ..claim() };
+    let mark = key(Kind::CapacityReservationInterrupted, &reserved);
+    assert_eq!(mark.as_deref(), Some("reservation:cr-1"));
+    for quiet in [Kind::RebalanceRecommendation, Kind::ScheduledChange, Kind::InstanceStatus, Kind::NoOp] {
+        assert_eq!(key(quiet, &claim()), None, "{quiet:?}");
+    }
+}
+
+#[test]
+fn messages_of_another_region_or_account_are_not_about_our_instances() {
+    let message = |account: &str, region: &str| {
+        let body = format!(
+            r#"{{"version":"0","source":"aws.ec2","detail-type":"EC2 Instance Rebalance Recommendation","account":"{account}",
+               "region":"{region}","detail":{{"instance-id":"i-1"}}}}"#
+        );
+        parse(&body).unwrap()
+    };
+    let home = Home { account: "1".into(), region: "us-west-2".into() };
+    assert_eq!(home.rejects(&message("1", "us-west-2")), None);
+    assert_eq!(home.rejects(&message("", "")), None, "what is not told cannot differ");
+    assert!(home.rejects(&message("1", "eu-west-1")).unwrap().contains("eu-west-1"));
+    assert!(home.rejects(&message("2", "us-west-2")).unwrap().contains("account 2"));
+    assert_eq!(Home::default().rejects(&message("2", "eu-west-1")), None);
+    assert_eq!(Home::account_of("arn:aws:sqs:us-west-2:123456789012:demo"), "123456789012");
+    assert_eq!(Home::account_of(""), "");
+}

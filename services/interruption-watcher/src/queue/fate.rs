@@ -1,0 +1,92 @@
+//! What becomes of a message after it was looked at. Pure.
+
+use std::time::Duration;
+
+/// How handling ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Handled {
+    /// Everything it asks for is stored.
+    Done,
+    /// Nothing is wrong; look again after this time.
+    Later(Duration),
+    /// Somebody else is away. Not the message's fault, however often it happens.
+    Away(String),
+    /// Refused for what it asks for.
+    Refused(String),
+    /// Will never be understood.
+    Malformed(String),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Delete,
+    /// All is well; visible again after this time.
+    Later(Duration),
+    /// Handling failed; visible again after this time.
+    Return(Duration),
+    /// Deleted with its body in the log: it will never be understood.
+    Remove(String),
+    /// Deleted with its body in the log: it was tried often enough.
+    GiveUp(String),
+}
+
+/// The first wait; an interruption leaves two minutes.
+const QUICKEST: Duration = Duration::from_secs(1);
+const SLOWEST: Duration = Duration::from_secs(20);
+
+/// `deliveries` counts this one; after `most` of them a refused message is given up.
+pub(crate) fn fate(handled: Handled, deliveries: u32, most: u32) -> Fate {
+    match handled {
+        Handled::Done => Fate::Delete,
+        Handled::Later(after) => Fate::Later(after),
+        Handled::Malformed(why) => Fate::Remove(why),
+        Handled::Refused(why) if deliveries >= most => {
+            Fate::GiveUp(format!("refused {deliveries} times, last: {why}"))
+        }
+        Handled::Refused(_) | Handled::Away(_) => Fate::Return(wait(deliveries)),
+    }
+}
+
+fn wait(deliveries: u32) -> Duration {
+    let doublings = deliveries.saturating_sub(1).min(10);
+    (QUICKEST * (1 << doublings)).min(SLOWEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOST: u32 = 5;
+
+    #[test]
+    fn what_is_done_is_deleted_and_what_waits_comes_back() {
+        assert_eq!(fate(Handled::Done, 9, MOST), Fate::Delete);
+        let after = Duration::from_secs(5);
+        assert_eq!(fate(Handled::Later(after), 500, MOST), Fate::Later(after));
+    }
+
+    #[test]
+    fn an_absent_peer_never_costs_a_message() {
+        for deliveries in [0, 1, 5, 100, u32::MAX] {
+            let Fate::Return(after) = fate(Handled::Away("termination".into()), deliveries, MOST) else {
+                panic!("given up after {deliveries}")
+            };
+            assert!((QUICKEST..=SLOWEST).contains(&after), "{after:?}");
+        }
+        assert_eq!(fate(Handled::Away(String::new()), 1, MOST), Fate::Return(Duration::from_secs(1)));
+        assert_eq!(fate(Handled::Away(String::new()), 4, MOST), Fate::Return(Duration::from_secs(8)));
+    }
+
+    #[test]
+    fn a_message_that_is_refused_again_and_again_is_given_up_with_the_reason() {
+        let refused = || Handled::Refused("no such field".into());
+        assert!(matches!(fate(refused(), MOST - 1, MOST), Fate::Return(_)));
+        let Fate::GiveUp(why) = fate(refused(), MOST, MOST) else { panic!("kept") };
+        assert!(why.contains("5 times") && why.contains("no such field"), "{why}");
+    }
+
+    #[test]
+    fn a_malformed_message_is_removed_at_once() {
+        assert_eq!(fate(Handled::Malformed("x".into()), 1, MOST), Fate::Remove("x".into()));
+    }
+}
