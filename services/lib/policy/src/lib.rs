@@ -10,6 +10,7 @@
 pub mod budget;
 pub mod candidate;
 pub mod command;
+pub mod condition;
 pub mod consolidation;
 pub mod cron;
 pub mod drain;

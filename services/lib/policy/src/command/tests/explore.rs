@@ -1,0 +1,151 @@
+//! Every interleaving: all states that the small world can reach. What must never happen is checked by the world itself at
+//! every write; here, that from each state a friendly world comes to an end without anything left behind.
+
+use std::collections::BTreeSet;
+
+use super::world::{End, Event, New, Process, Scenario, World};
+use super::*;
+
+/// Walks all reachable states. Returns how many there are, and how commands end.
+fn explore(scenario: &Scenario) -> (usize, BTreeSet<End>) {
+    let start = scenario.start();
+    let mut known = BTreeSet::from([start.clone()]);
+    let mut open = vec![start];
+    let (mut ending, mut ends) = (BTreeSet::new(), BTreeSet::new());
+    while let Some(world) = open.pop() {
+        comes_to_an_end(scenario, &world, &mut ending);
+        ends.extend(world.ended);
+        for event in scenario.events(&world) {
+            let next = scenario.after(&world, event);
+            if !known.contains(&next) {
+                known.insert(next.clone());
+                open.push(next);
+            }
+        }
+    }
+    (known.len(), ends)
+}
+
+fn is_settled(world: &World) -> bool {
+    world.ended.is_some() && world.nodes.iter().all(|node| !node.leaving || node.gone)
+}
+
+/// Our process runs, pods may move, the replacement becomes ready, time passes.
+fn comes_to_an_end(scenario: &Scenario, from: &World, ending: &mut BTreeSet<World>) {
+    let mut path = Vec::new();
+    let mut world = from.clone();
+    for _ in 0..60 {
+        if ending.contains(&world) {
+            break;
+        }
+        if is_settled(&world) {
+            nothing_is_left_behind(scenario, &world);
+            break;
+        }
+        path.push(world.clone());
+        let mut round =
+            vec![Event::Restart, Event::Pass, Event::NewVanishes, Event::NewIsReady, Event::PdbOpens];
+        round.extend([Event::Pass, Event::Pass, Event::Pass]);
+        for event in round {
+            world = scenario.after(&world, event);
+        }
+        // Whoever put an annotation takes it off again, and the late pod ends.
+        world.nodes.iter_mut().for_each(|node| node.annotated = false);
+        world.late = None;
+        for node in 0..world.nodes.len() {
+            world = scenario.after(&world, Event::Drain(node));
+        }
+        world = scenario.after(&world, Event::Tick);
+    }
+    let arrived = ending.contains(&world) || is_settled(&world);
+    assert!(arrived, "{}: stuck in {world:?}, coming from {from:?}", scenario.name);
+    ending.extend(path);
+}
+
+fn nothing_is_left_behind(scenario: &Scenario, world: &World) {
+    let name = scenario.name;
+    for node in world.nodes.iter().filter(|node| !node.gone) {
+        assert!(
+            !node.tainted && !node.marked && !node.noted,
+            "{name}: traces on a node that stays: {world:?}"
+        );
+    }
+    // A replacement that nobody uses and that stands for no node that went is an orphan.
+    let somebody_went = world.nodes.iter().any(|node| node.gone);
+    let unused = matches!(world.replacement, New::Coming | New::Ready { used: false, .. });
+    assert!(!unused || somebody_went, "{name}: an orphaned replacement: {world:?}");
+    if world.ended == Some(End::Done) && !world.others_deleted && !scenario.method.may_shrink() {
+        assert!(world.nodes.iter().all(|node| node.gone), "{name}: done, and a node is left: {world:?}");
+    }
+}
+
+fn scenario(name: &'static str, method: Method, nodes: usize, needs: usize) -> Scenario {
+    Scenario { name, method, nodes, needs, late_is_protected: true, crashes: 1, last_tick: 3 }
+}
+
+fn check(scenario: &Scenario) {
+    let (states, ends) = explore(scenario);
+    assert!(states > 1_000, "{}: the walk is no walk: {states} states", scenario.name);
+    let both = BTreeSet::from([End::Done, End::RolledBack]);
+    assert_eq!(ends, both, "{}: commands end both ways", scenario.name);
+}
+
+#[test]
+fn one_node_replaced_by_one() {
+    check(&Scenario { crashes: 2, ..scenario("single replace", Method::SingleNode, 1, 1) });
+}
+
+#[test]
+fn one_node_replaced_while_time_runs_out() {
+    check(&Scenario { last_tick: 6, ..scenario("slow replace", Method::SingleNode, 1, 1) });
+}
+
+#[test]
+fn one_node_whose_pods_fit_elsewhere() {
+    check(&scenario("single delete", Method::SingleNode, 1, 0));
+}
+
+#[test]
+fn two_nodes_whose_pods_fit_elsewhere() {
+    check(&scenario("multi delete", Method::MultiNode, 2, 0));
+}
+
+#[test]
+fn two_nodes_replaced_by_one() {
+    check(&scenario("multi replace", Method::MultiNode, 2, 1));
+}
+
+#[test]
+fn two_empty_nodes_of_which_one_may_fill_up() {
+    let empty = scenario("emptiness", Method::Emptiness, 2, 0);
+    check(&Scenario { late_is_protected: false, ..empty.clone() });
+    check(&empty);
+}
+
+#[test]
+fn a_drifted_node_replaced_by_one() {
+    check(&scenario("drift", Method::Drift, 1, 1));
+}
+
+#[test]
+fn an_undisturbed_command_is_carried_out() {
+    for (method, nodes, needs) in [
+        (Method::SingleNode, 1, 1),
+        (Method::MultiNode, 2, 1),
+        (Method::MultiNode, 2, 0),
+        (Method::Emptiness, 2, 0),
+        (Method::Drift, 1, 1),
+    ] {
+        let scenario = scenario("undisturbed", method, nodes, needs);
+        let mut world = scenario.start();
+        for _ in 0..30 {
+            let passes = [Event::Pass; 10];
+            let others = [Event::Tick, Event::NewIsReady, Event::Drain(0), Event::Drain(nodes - 1)];
+            for event in passes.into_iter().chain(others) {
+                world = scenario.after(&world, event);
+            }
+        }
+        assert_eq!(world.ended, Some(End::Done), "{method}: {world:?}");
+        assert!(matches!(world.process, Process::Alive(_)));
+    }
+}
