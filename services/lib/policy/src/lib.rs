@@ -9,6 +9,7 @@
 
 pub mod budget;
 pub mod candidate;
+pub mod churn;
 pub mod command;
 pub mod condition;
 pub mod consolidation;

@@ -25,6 +25,14 @@ pub const INSTANCE_PROFILE_NAME: &str = "karpenter.k8s.aws/instance-profile-name
 pub const CAPACITY_BUFFER_FAKE_POD: &str = "karpenter.sh/capacity-buffer-fake-pod";
 pub const CAPACITY_BUFFER_NAME: &str = "karpenter.sh/capacity-buffer-name";
 pub const CAPACITY_BUFFER_NAMESPACE: &str = "karpenter.sh/capacity-buffer-namespace";
+/// On a NodePool: `true` lets consolidation replace several of its nodes by several cheaper ones. Ours.
+pub const MANY_FOR_MANY: &str = "karpenter.sh/consolidation-many-for-many";
+/// On a NodePool: least saving of a consolidation, as a share (`5%`) or in dollars an hour (`0.02`). Ours.
+pub const MINIMUM_SAVING: &str = "karpenter.sh/consolidation-minimum-saving";
+/// On a NodePool: time between two consolidations of its nodes, such as `10m`. Ours.
+pub const COOL_DOWN: &str = "karpenter.sh/consolidation-cool-down";
+/// On a NodePool: longest time in which a replacement must have paid for itself, such as `4h`. Ours.
+pub const LONGEST_PAYBACK: &str = "karpenter.sh/consolidation-longest-payback";
 /// Reserved by the API and unused.
 pub const PROVIDER_COMPATIBILITY: &str = "compatibility.karpenter.sh/provider";
 /// Kubernetes' own; weighs into disruption cost.

@@ -274,6 +274,9 @@ fn remedy_of(refusal: &Refusal) -> String {
         Refusal::TooFewSpotTypes { .. } => "a NodePool that allows more instance types",
         Refusal::MinValues { .. } => "a lower minValues in the NodePool",
         Refusal::NotWorthIt => "a larger saving, fewer pods on it, or another consolidationPolicy",
+        Refusal::TooLittleSaved { .. } => "a larger saving, or a lower minimum in the NodePool's annotation",
+        Refusal::PaysBackLate { .. } => "a larger saving, or a longer time in the NodePool's annotation",
+        Refusal::Setting(_) => "an annotation of the NodePool that can be read",
     }
     .to_owned()
 }

@@ -91,6 +91,18 @@ pub enum Refusal {
     },
     /// The pool's `Balanced` policy: too much disturbance for the savings.
     NotWorthIt,
+    /// Less than the pool asks for, in micro-dollars per hour.
+    TooLittleSaved {
+        saving: MicroDollars,
+        wanted: MicroDollars,
+    },
+    /// What the move costs comes back too late.
+    PaysBackLate {
+        minutes: i64,
+        longest: i64,
+    },
+    /// A setting of the pool against churn that cannot be read.
+    Setting(String),
 }
 
 impl fmt::Display for Refusal {
@@ -110,6 +122,14 @@ impl fmt::Display for Refusal {
                 f,
                 "only {found} cheaper spot types could replace it, and {SPOT_TO_SPOT_TYPES} are needed to not replace it soon again"
             ),
+            Self::TooLittleSaved { saving, wanted } => {
+                write!(f, "it would save ${saving} an hour, and its NodePool asks for at least ${wanted}")
+            }
+            Self::PaysBackLate { minutes, longest } => write!(
+                f,
+                "the move would pay for itself after {minutes} minutes, and its NodePool allows {longest}"
+            ),
+            Self::Setting(problem) => f.write_str(problem),
             Self::NotWorthIt => f.write_str("the savings are not worth the disturbance (policy Balanced)"),
             Self::MinValues { key } => write!(f, "too few values of {key} would remain among cheaper types"),
         }

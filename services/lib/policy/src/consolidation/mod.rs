@@ -20,9 +20,14 @@ mod multi;
 mod single;
 
 #[cfg(test)]
+mod balanced_tests;
+#[cfg(test)]
 mod tests;
 
-pub use balanced::{PoolTotals, Share, approves};
+pub use balanced::{
+    BALANCED_FACTOR, PoolTotals, Score, Share, approves, balanced_scores, could_be_worth_it, pool_totals,
+    score,
+};
 pub use candidate::{COST_UNIT, Candidate, by_savings};
 pub use empty::choose as choose_empty;
 pub use judge::{
