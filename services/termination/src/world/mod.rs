@@ -63,7 +63,7 @@ pub(crate) struct World {
     attachments_by_node: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
     /// PersistentVolume to its claim and how people know it.
     volumes: HashMap<Arc<str>, convert::Volume>,
-    labels: convert::Labels,
+    labels: residents::Labels,
 }
 
 impl World {
@@ -289,7 +289,7 @@ impl World {
 
     /// Pods without a node hold none up and are not kept.
     fn put_pod(&mut self, pod: &Pod, touched: &mut BTreeSet<Key>) {
-        let Some((node, state)) = convert::pod(pod, &mut self.labels) else { return };
+        let Some((node, state)) = residents::pod(pod, &mut self.labels) else { return };
         touched.insert(Key::Node(node.clone()));
         let state = Arc::new(state);
         self.pods_by_node.entry(node.clone()).or_default().insert(state.uid.clone(), Arc::clone(&state));
@@ -310,7 +310,7 @@ impl World {
     fn pdb_change(&mut self, change: Change<PodDisruptionBudget>) {
         match change {
             Change::Applied(pdb) => {
-                if let Some(pdb) = convert::pdb(&pdb) {
+                if let Some(pdb) = residents::pdb(&pdb) {
                     self.put_pdb(pdb);
                 }
             }
@@ -326,7 +326,7 @@ impl World {
             Change::Reset(all) => {
                 self.pdb_coverage += 1;
                 self.pdbs.clear();
-                all.iter().filter_map(|pdb| convert::pdb(pdb)).for_each(|pdb| self.put_pdb(pdb));
+                all.iter().filter_map(|pdb| residents::pdb(pdb)).for_each(|pdb| self.put_pdb(pdb));
             }
         }
     }
