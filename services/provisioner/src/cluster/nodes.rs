@@ -263,7 +263,13 @@ impl Nodes {
         let taints =
             object.and_then(|o| o.spec.as_ref()).and_then(|s| s.taints.as_deref()).unwrap_or_default();
         let disrupted = Taint::disrupted();
-        let chosen = claim.is_some()
+        // A tainted node counts as going only when its claim says why: by then its replacements exist, and its pods are
+        // theirs. Earlier, we would make nodes for the same pods.
+        let reason = |c: &NodeClaim| {
+            let all = c.status.as_ref().and_then(|s| s.conditions.as_deref()).unwrap_or_default();
+            conditions::is_true(all, "DisruptionReason")
+        };
+        let chosen = claim.is_some_and(reason)
             && taints.iter().any(|t| t.key == disrupted.key && t.effect == disrupted.effect.as_str());
         let name = |meta: &kube::core::ObjectMeta| meta.name.clone().unwrap_or_default();
         let nominated = [object.map(|o| name(&o.metadata)), claim.map(|c| name(&c.metadata))]

@@ -143,6 +143,14 @@ fn initialized(name: &str, promised: &[u32], since: i64) -> Arc<NodeClaim> {
     Arc::new(serde_json::from_value(claim).unwrap())
 }
 
+fn disrupted(name: &str, since: i64) -> Arc<NodeClaim> {
+    let mut claim = serde_json::to_value(&*initialized(name, &[], since)).unwrap();
+    let reason = json!({"type": "DisruptionReason", "status": "True", "reason": "Drifted", "message": "Drifted",
+        "lastTransitionTime": at(since).to_string()});
+    claim["status"]["conditions"].as_array_mut().unwrap().push(reason);
+    Arc::new(serde_json::from_value(claim).unwrap())
+}
+
 fn node(name: &str, claim: &str, patch: Value) -> Arc<Node> {
     let mut node = json!({
         "metadata": {"name": name, "labels": {labels::NODEPOOL: "general", labels::ZONE: "z1",
@@ -309,6 +317,8 @@ fn pods_of_a_node_that_goes_need_a_place_and_count_where_one_was_made() {
     assert!(decide(&state).new_nodes.is_empty());
     let tainted = json!({"spec": {"taints": [{"key": labels::DISRUPTED_TAINT, "effect": "NoSchedule"}]}});
     state.node(Change::Applied(node("ip-1", "general-x", tainted)), at(1));
+    assert!(decide(&state).new_nodes.is_empty(), "its replacements are being ordered by whoever tainted it");
+    state.claim(Change::Applied(disrupted("general-x", -100)), at(1));
     let plan = decide(&state);
     assert_eq!(plan.new_nodes.iter().map(|n| n.pods.len()).sum::<usize>(), 3, "{plan:?}");
     state.triggers.clear();

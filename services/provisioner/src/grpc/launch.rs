@@ -62,7 +62,7 @@ pub(super) fn below(nodes: &mut [NewNode], ceiling: MicroDollars, pools: &[NodeP
             kept.clear();
         }
         node.instance_types = kept.into();
-        pin_spot(node);
+        pin_spot(node, pools);
         if let Some(pool) = pools.iter().find(|p| p.name == node.pool) {
             choose(node, pool);
         }
@@ -80,14 +80,25 @@ fn lacks_values(node: &NewNode, kept: &[Arc<str>], pool: &NodePool) -> bool {
     })
 }
 
-/// An on-demand launch might be dearer than what it replaces.
-fn pin_spot(node: &mut NewNode) {
+/// What each type that is left may cost at worst.
+pub(super) fn worst_prices(node: &NewNode, pools: &[NodePool]) -> Vec<MicroDollars> {
+    let pool = pools.iter().find(|p| p.name == node.pool);
+    let kind = |name: &Arc<str>| pool.and_then(|p| p.instance_types.iter().find(|t| t.name == *name));
+    let price = |name| kind(name).map_or(MicroDollars::MAX, |kind| worst(kind, &node.requirements));
+    node.instance_types.iter().map(price).collect()
+}
+
+/// An on-demand launch might be dearer than what it replaces. Types that cannot be had as spot go.
+fn pin_spot(node: &mut NewNode, pools: &[NodePool]) {
     let capacity = node.requirements.get(labels::CAPACITY_TYPE);
     let allows = |kind: CapacityType| capacity.is_none_or(|r| r.contains(kind.as_str()));
     if allows(CapacityType::Spot) && allows(CapacityType::OnDemand) {
         let mut requirements = (*node.requirements).clone();
         requirements.replace(Requirement::is(labels::CAPACITY_TYPE, labels::SPOT));
         node.requirements = Arc::new(requirements);
+        let prices = worst_prices(node, pools);
+        let open = node.instance_types.iter().zip(prices).filter(|(_, price)| *price < MicroDollars::MAX);
+        node.instance_types = open.map(|(name, _)| Arc::clone(name)).collect();
     }
 }
 

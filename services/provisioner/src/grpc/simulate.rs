@@ -151,9 +151,17 @@ pub(super) fn answer(
         pod: Some(uids.pod(pod)),
         node: node.node.to_string(),
     };
+    let planned = |(index, node): (usize, &solver::NewNode)| {
+        let mut wire = wire::planned(node, index, &uids);
+        if question.below.is_some() {
+            let worst = launch::worst_prices(node, &view.usable_pools);
+            wire.worst_micro_usd_per_hour = worst.into_iter().map(MicroDollars::get).collect();
+        }
+        wire
+    };
     Ok(pb::SimulateResponse {
         snapshot: Some(wire::version(view, replica)),
-        new_nodes: plan.new_nodes.iter().enumerate().map(|(i, n)| wire::planned(n, i, &uids)).collect(),
+        new_nodes: plan.new_nodes.iter().enumerate().map(planned).collect(),
         placements: plan
             .existing
             .iter()

@@ -69,6 +69,9 @@ fn summary(view: &NodeView, micro_usd_per_hour: i64) -> pb::NodeSummary {
         requested: Some(wire::resources(&view.requested)),
         pods: u32::try_from(view.pods.len()).unwrap_or(u32::MAX),
         phase: phase(view).to_owned(),
+        nominated: node.nominated,
+        // Placeholders are placed anew by every solve and stand nowhere for long.
+        holds_buffers: false,
     }
 }
 

@@ -143,6 +143,7 @@ pub(super) fn planned(node: &NewNode, index: usize, uids: &Uids) -> types::Plann
             reservation_capacity: 0,
         }),
         requests: Some(resources(&node.requests)),
+        worst_micro_usd_per_hour: Vec::new(),
     }
 }
 

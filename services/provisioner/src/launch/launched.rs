@@ -53,6 +53,7 @@ pub(super) struct Facts {
     pub(super) efa_interfaces: u32,
     pub(super) reservation: Option<(String, &'static str, bool)>,
     pub(super) partition: Option<u32>,
+    pub(super) subnet_id: Option<String>,
     pub(super) adopted: bool,
 }
 
@@ -80,6 +81,7 @@ impl Facts {
             efa_interfaces: instance.efa_interfaces,
             reservation,
             partition: instance.partition,
+            subnet_id: instance.subnet_id.clone(),
             adopted: true,
         }
     }
@@ -117,7 +119,7 @@ pub(super) fn describe(
         provider_id: format!("aws:///{}/{}", facts.zone, facts.id),
         price: offering.map(|o| o.price),
         labels: labels_of(&facts, wanted, kind, zone_id.as_deref(), group),
-        annotations: annotations(class),
+        annotations: annotations(class, facts.subnet_id.as_deref()),
         capacity: any.map(|(k, o)| with_efa(capacity(k, o))).unwrap_or_default(),
         allocatable: any.map(|(k, o)| with_efa(allocatable(k, o))).unwrap_or_default(),
         instance_id: facts.id,
@@ -181,11 +183,18 @@ fn labels_of(
     all
 }
 
-fn annotations(class: &EC2NodeClass) -> BTreeMap<String, String> {
+fn annotations(class: &EC2NodeClass, subnet: Option<&str>) -> BTreeMap<String, String> {
     let own = class.metadata.annotations.as_ref();
     let copied = [labels::EC2NODECLASS_HASH, labels::EC2NODECLASS_HASH_VERSION]
         .into_iter()
         .filter_map(|key| Some((key.to_owned(), own?.get(key)?.clone())));
     let profile = class.status.as_ref().and_then(|s| s.instance_profile.clone());
-    copied.chain(profile.map(|name| (labels::INSTANCE_PROFILE_NAME.to_owned(), name))).collect()
+    let groups = class.status.iter().flat_map(|s| s.security_groups.iter().flatten());
+    let groups: std::collections::BTreeSet<&str> = groups.map(|group| group.id.as_str()).collect();
+    let groups = groups.into_iter().collect::<Vec<_>>().join(",");
+    copied
+        .chain(profile.map(|name| (labels::INSTANCE_PROFILE_NAME.to_owned(), name)))
+        .chain(subnet.map(|id| (labels::LAUNCHED_SUBNET.to_owned(), id.to_owned())))
+        .chain((!groups.is_empty()).then(|| (labels::LAUNCHED_SECURITY_GROUPS.to_owned(), groups)))
+        .collect()
 }

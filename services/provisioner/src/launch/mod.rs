@@ -388,6 +388,7 @@ impl Launch {
             efa_interfaces: efa,
             reservation,
             partition: None,
+            subnet_id: instance.subnet_id.clone(),
             adopted: false,
         };
         let launched = launched::describe(facts, &job.wanted, job.class, job.types, job.group.as_ref());

@@ -6,7 +6,8 @@ pub const TRACEPARENT: &str = "karpenter.sh/traceparent";
 /// Pods that a claim was made for, as the first ten digits of their UIDs, comma separated. Ours: so that no other leader
 /// provides for them again.
 pub const PROMISED_PODS: &str = "karpenter.sh/promised-pods";
-/// The disruption command that a claim replaces nodes for. Ours: the same command never creates twice.
+/// The disruption command that a claim replaces nodes for (its id), or is removed by (a JSON note). Ours: the same command
+/// never creates twice, and any leader can go on with it.
 pub const COMMAND: &str = "karpenter.sh/disruption-command";
 pub const NODEPOOL_HASH: &str = "karpenter.sh/nodepool-hash";
 pub const NODEPOOL_HASH_VERSION: &str = "karpenter.sh/nodepool-hash-version";
@@ -19,6 +20,10 @@ pub const PRICE_OVERLAY_APPLIED: &str = "karpenter.sh/price-overlay-applied";
 pub const CAPACITY_OVERLAY_APPLIED: &str = "karpenter.sh/capacity-overlay-applied";
 /// Sorted, comma separated.
 pub const REQUESTED_DRA_DRIVERS: &str = "karpenter.sh/requested-dra-drivers";
+/// Subnet that the instance was launched into. Ours: disruption has no right to ask EC2.
+pub const LAUNCHED_SUBNET: &str = "karpenter.k8s.aws/launched-subnet";
+/// Security groups that the instance was launched with, sorted, comma separated. Ours.
+pub const LAUNCHED_SECURITY_GROUPS: &str = "karpenter.k8s.aws/launched-security-groups";
 pub const TAGGED: &str = "karpenter.k8s.aws/tagged";
 pub const CLUSTER_NAME_TAGGED: &str = "compatibility.karpenter.k8s.aws/cluster-name-tagged";
 pub const INSTANCE_PROFILE_NAME: &str = "karpenter.k8s.aws/instance-profile-name";
