@@ -5,6 +5,8 @@ use std::process::ExitCode;
 use integration::Test;
 
 mod crds;
+mod disruption;
+mod disruption_scene;
 mod leases;
 mod lifecycle;
 mod nodeclass;
@@ -26,6 +28,7 @@ fn main() -> ExitCode {
     tests.extend(outage::tests());
     tests.extend(real_node::tests());
     tests.extend(termination_soak::tests());
+    tests.extend(disruption::tests());
     tests.extend(traces::tests());
     // Cluster tests of services whose issues are still open: they run with the long proofs until each has been green often
     // enough to judge every change by it.

@@ -1,59 +1,277 @@
-//! The gRPC server: who may call what, and the handlers.
+//! The gRPC server: who may call what, and the handlers. Every replica answers; prices and commands are the leader's.
 
+use futures::StreamExt as _;
 use futures::stream::BoxStream;
+use jiff::Timestamp;
+use model::labels;
+use policy::consolidation::COST_UNIT;
+use proto::disruption::v1 as pb;
 use proto::disruption::v1::disruption_server::{Disruption, DisruptionServer, SERVICE_NAME};
-use proto::disruption::v1::{
-    ExplainNodeRequest, ExplainNodeResponse, ListCandidatesRequest, ListCandidatesResponse,
-    ListCommandsRequest, ListCommandsResponse, WatchCommandsRequest, WatchCommandsResponse,
-};
-
-use runtime::grpc::{Access, GrpcServer, Humans};
+use proto::types::v1 as types;
+use runtime::grpc::{Access, GrpcServer, Humans, errors};
 use tonic::{Request, Response, Status};
 
-pub(crate) fn server() -> GrpcServer {
+use crate::actor::{Disruptions, NodeReport, Report};
+use crate::command::{Command, Stage};
+
+pub(crate) fn server(disruptions: Disruptions) -> GrpcServer {
     let access = Access::new()
         .allow(SERVICE_NAME, "ListCandidates", &[], Humans::Read)
         .allow(SERVICE_NAME, "ExplainNode", &[], Humans::Read)
         .allow(SERVICE_NAME, "ListCommands", &[], Humans::Read)
         .allow(SERVICE_NAME, "WatchCommands", &[], Humans::Read);
-    GrpcServer::new(access).add_service(DisruptionServer::new(Handler))
+    GrpcServer::new(access).add_service(DisruptionServer::new(Handler { disruptions }))
 }
 
-struct Handler;
+struct Handler {
+    disruptions: Disruptions,
+}
 
-fn not_yet(method: &str) -> Status {
-    Status::unimplemented(format!("{method} is not served by this version"))
+fn stopping() -> Status {
+    errors::unavailable("STOPPING", "this replica is stopping")
+}
+
+impl Handler {
+    async fn report(&self) -> Result<Report, Status> {
+        let report = self.disruptions.report().await.ok_or_else(stopping)?;
+        if report.synced {
+            return Ok(report);
+        }
+        Err(errors::unavailable(
+            "NOT_SYNCED",
+            "the cluster's state is not complete yet; see /readyz for what is missing",
+        ))
+    }
 }
 
 #[tonic::async_trait]
 impl Disruption for Handler {
     async fn list_candidates(
         &self,
-        _request: Request<ListCandidatesRequest>,
-    ) -> Result<Response<ListCandidatesResponse>, Status> {
-        Err(not_yet("ListCandidates"))
+        request: Request<pb::ListCandidatesRequest>,
+    ) -> Result<Response<pb::ListCandidatesResponse>, Status> {
+        let pool = request.into_inner().node_pool;
+        let report = self.report().await?;
+        let wanted = |name: &str| pool.is_empty() || pool == name;
+        let mut nodes: Vec<&NodeReport> = report
+            .nodes
+            .iter()
+            .filter(|node| wanted(node.node.pool.as_deref().unwrap_or_default()))
+            .collect();
+        nodes.sort_by_key(|node| std::cmp::Reverse(waste(node)));
+        let budgets = report.budgets.iter().filter(|(name, _)| wanted(name)).flat_map(|(name, states)| {
+            states.values().map(|state| pb::BudgetState {
+                node_pool: name.to_string(),
+                reason: state.reason.as_str().to_owned(),
+                allowed: state.allowed,
+                in_use: state.away,
+                problem: state.problem.as_ref().map(ToString::to_string).unwrap_or_default(),
+            })
+        });
+        Ok(Response::new(pb::ListCandidatesResponse {
+            candidates: nodes.into_iter().map(candidate).collect(),
+            budgets: budgets.collect(),
+        }))
     }
 
     async fn explain_node(
         &self,
-        _request: Request<ExplainNodeRequest>,
-    ) -> Result<Response<ExplainNodeResponse>, Status> {
-        Err(not_yet("ExplainNode"))
+        request: Request<pb::ExplainNodeRequest>,
+    ) -> Result<Response<pb::ExplainNodeResponse>, Status> {
+        let name = request.into_inner().name;
+        if name.is_empty() {
+            return Err(errors::invalid("name", "give the name of a Node or a NodeClaim"));
+        }
+        let report = self.report().await?;
+        let is_it = |node: &&NodeReport| {
+            *node.node.name == *name || node.claim.as_ref().is_some_and(|claim| *claim.name == *name)
+        };
+        let node = report
+            .nodes
+            .iter()
+            .find(is_it)
+            .ok_or_else(|| errors::not_found("node or NodeClaim of ours", &name))?;
+        let command = report.commands.iter().find(|command| node.command.as_ref() == Some(&command.id));
+        Ok(Response::new(pb::ExplainNodeResponse {
+            candidate: Some(candidate(node)),
+            summary: summary(node, command),
+            last_probe: node.probed.as_ref().map(|probed| probed.verdict.words.clone()).unwrap_or_default(),
+            probed_at: node.probed.as_ref().map(|probed| timestamp(probed.at)),
+            command: command.map(wire),
+        }))
     }
 
     async fn list_commands(
         &self,
-        _request: Request<ListCommandsRequest>,
-    ) -> Result<Response<ListCommandsResponse>, Status> {
-        Err(not_yet("ListCommands"))
+        request: Request<pb::ListCommandsRequest>,
+    ) -> Result<Response<pb::ListCommandsResponse>, Status> {
+        let report = self.report().await?;
+        let ended = report.ended.iter().filter(|_| request.get_ref().with_ended);
+        let commands = report.commands.iter().chain(ended).map(wire).collect();
+        Ok(Response::new(pb::ListCommandsResponse { commands }))
     }
 
-    type WatchCommandsStream = BoxStream<'static, Result<WatchCommandsResponse, Status>>;
+    type WatchCommandsStream = BoxStream<'static, Result<pb::WatchCommandsResponse, Status>>;
 
     async fn watch_commands(
         &self,
-        _request: Request<WatchCommandsRequest>,
+        _request: Request<pb::WatchCommandsRequest>,
     ) -> Result<Response<Self::WatchCommandsStream>, Status> {
-        Err(not_yet("WatchCommands"))
+        let (disruptions, mut changes) = (self.disruptions.clone(), self.disruptions.changes());
+        let (send, stream) = tokio::sync::mpsc::channel(64);
+        tokio::spawn(async move {
+            let mut shown: std::collections::BTreeMap<String, pb::Command> =
+                std::collections::BTreeMap::new();
+            let mut first = true;
+            loop {
+                changes.mark_unchanged();
+                let Some(report) = disruptions.report().await else { return };
+                // What ended before the watch began is not news.
+                let ended: &[Command] = if first { &[] } else { &report.ended };
+                for command in report.commands.iter().chain(ended) {
+                    let command = wire(command);
+                    if shown.get(&command.id) == Some(&command) {
+                        continue;
+                    }
+                    shown.insert(command.id.clone(), command.clone());
+                    if send.send(Ok(pb::WatchCommandsResponse { command: Some(command) })).await.is_err() {
+                        return;
+                    }
+                }
+                if first {
+                    shown.extend(report.ended.iter().map(|command| (command.id.to_string(), wire(command))));
+                    first = false;
+                }
+                tokio::select! {
+                    changed = changes.changed() => if changed.is_err() { return },
+                    () = send.closed() => return,
+                }
+            }
+        });
+        Ok(Response::new(tokio_stream(stream).boxed()))
     }
+}
+
+fn tokio_stream<T: Send + 'static>(
+    receiver: tokio::sync::mpsc::Receiver<T>,
+) -> impl futures::Stream<Item = T> + Send {
+    futures::stream::unfold(receiver, |mut receiver| async move { Some((receiver.recv().await?, receiver)) })
+}
+
+fn percent(part: i64, whole: i64) -> u32 {
+    if whole <= 0 { 0 } else { u32::try_from(part.saturating_mul(100) / whole).unwrap_or(u32::MAX) }
+}
+
+/// Micro-dollars per hour that buy what no pod asked for, by the scarcer of CPU and memory.
+fn waste(node: &NodeReport) -> i64 {
+    let price = node.seen.as_ref().and_then(|seen| seen.price).map_or(0, |price| price.get());
+    let used = percent(node.requested.0, node.node.allocatable.0)
+        .max(percent(node.requested.1, node.node.allocatable.1));
+    price.saturating_mul(100 - i64::from(used.min(100))) / 100
+}
+
+fn candidate(report: &NodeReport) -> pb::Candidate {
+    let node = &report.node;
+    let text = |value: &Option<std::sync::Arc<str>>| value.as_deref().unwrap_or_default().to_owned();
+    let capacity_type = match node.capacity_type.as_deref() {
+        Some(labels::SPOT) => types::CapacityType::Spot,
+        Some(labels::ON_DEMAND) => types::CapacityType::OnDemand,
+        Some(labels::RESERVED) => types::CapacityType::Reserved,
+        _ => types::CapacityType::Unspecified,
+    };
+    pb::Candidate {
+        node: node.name.to_string(),
+        node_claim: report
+            .claim
+            .as_ref()
+            .map(|claim| types::ObjectRef { name: claim.name.to_string(), uid: claim.uid.to_string() }),
+        node_pool: text(&node.pool),
+        offering: Some(types::Offering {
+            instance_type: text(&node.instance_type),
+            zone: text(&node.zone),
+            capacity_type: capacity_type.into(),
+            micro_usd_per_hour: report
+                .seen
+                .as_ref()
+                .and_then(|seen| seen.price)
+                .map_or(0, |price| price.get()),
+            available: true,
+            ..types::Offering::default()
+        }),
+        disruptable: report.blocked.is_empty(),
+        blockers: report
+            .blocked
+            .iter()
+            .map(|blocked| pb::Blocker {
+                rule: blocked.rule().to_owned(),
+                detail: blocked.to_string(),
+                remedy: blocked.remedy(),
+            })
+            .collect(),
+        disruption_cost_milli: i64::try_from(
+            i128::from(report.costs.reschedule) * 1000 / i128::from(COST_UNIT),
+        )
+        .unwrap_or(i64::MAX),
+        cpu_percent: percent(report.requested.0, node.allocatable.0),
+        memory_percent: percent(report.requested.1, node.allocatable.1),
+        saving_micro_usd_per_hour: report
+            .probed
+            .as_ref()
+            .and_then(|probed| probed.verdict.saving)
+            .map(|saving| saving.get())
+            .or_else(|| {
+                let price = report.seen.as_ref().and_then(|seen| seen.price)?;
+                (report.blocked.is_empty() && report.costs.is_empty()).then_some(price.get())
+            }),
+    }
+}
+
+fn summary(report: &NodeReport, command: Option<&Command>) -> String {
+    let name = &report.node.name;
+    match (command, report.blocked.first()) {
+        (Some(command), _) => format!("Node {name} is part of command {}: {}", command.id, state(command)),
+        (None, Some(blocked)) => format!("Node {name} stays: {blocked}."),
+        (None, None) if report.costs.is_empty() => {
+            format!("Node {name} may go now: nothing on it has to move.")
+        }
+        (None, None) => format!("Node {name} may be disrupted now; nothing protects it."),
+    }
+}
+
+fn state(command: &Command) -> String {
+    if command.detail.is_empty() { format!("{:?}", phase(command.stage)) } else { command.detail.clone() }
+}
+
+fn phase(stage: Stage) -> pb::CommandPhase {
+    match stage {
+        Stage::Proposed => pb::CommandPhase::Validating,
+        Stage::Taking | Stage::Settling | Stage::Ordering | Stage::Waiting => pb::CommandPhase::Replacing,
+        Stage::Removing => pb::CommandPhase::Removing,
+        Stage::Done => pb::CommandPhase::Done,
+        Stage::RollingBack | Stage::RolledBack => pb::CommandPhase::RolledBack,
+    }
+}
+
+fn wire(command: &Command) -> pb::Command {
+    pb::Command {
+        id: command.id.to_string(),
+        reason: command.reason().as_str().to_owned(),
+        method: command.method().as_str().to_owned(),
+        phase: phase(command.stage).into(),
+        remove_nodes: command.members().iter().map(|member| member.node.to_string()).collect(),
+        replacements: command
+            .ordered
+            .iter()
+            .map(|(name, uid)| types::ObjectRef { name: name.to_string(), uid: uid.to_string() })
+            .collect(),
+        saving_micro_usd_per_hour: command.proposal.saving.get(),
+        pods_moved: command.proposal.pods_moved,
+        proposed_at: Some(timestamp(command.proposed)),
+        changed_at: Some(timestamp(command.changed)),
+        detail: command.detail.clone(),
+    }
+}
+
+fn timestamp(at: Timestamp) -> prost_types::Timestamp {
+    prost_types::Timestamp { seconds: at.as_second(), nanos: at.subsec_nanosecond() }
 }

@@ -1,0 +1,412 @@
+//! Nodes that go: empty, underutilised, drifted, expired; within budgets, with replacements first, and never by surprise.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result, ensure};
+use integration::{Service, Stack, Test, eventually, test};
+use kube::ResourceExt as _;
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use model::labels;
+use proto::disruption::v1::CommandPhase;
+use serde_json::{Value, json};
+
+use crate::disruption_scene::{QUICK, Scene};
+
+pub(crate) fn tests() -> Vec<Test> {
+    vec![
+        test!("disruption", alone, empty_nodes_go_and_a_protected_one_stays_and_says_why),
+        test!("disruption", alone, part_filled_nodes_become_fewer_and_every_pod_keeps_a_home),
+        test!("disruption", alone, a_drifted_node_is_replaced_before_it_goes),
+        test!("disruption", soak, a_pod_that_lands_after_the_taint_brings_its_node_back),
+        test!("disruption", soak, budgets_hold_by_reason_and_by_schedule),
+        test!("disruption", soak, a_pod_disruption_budget_holds_a_node_until_it_opens),
+        test!("disruption", soak, a_dear_node_is_replaced_by_a_cheaper_one),
+        test!("disruption", soak, an_expired_node_goes_whatever_the_budget_says),
+        test!("disruption", soak, an_unhealthy_node_is_repaired_and_a_sick_pool_is_not),
+        test!("disruption", soak, a_replacement_that_never_comes_leaves_the_old_node),
+        test!("disruption", soak, a_new_leader_goes_on_with_what_the_old_one_began),
+        test!("disruption", soak, a_budget_that_cannot_be_read_allows_nothing),
+    ]
+}
+
+/// Pools consolidate at once and without limit unless a test says otherwise.
+fn pool(disruption: Value) -> Value {
+    let mut all = json!({"consolidateAfter": "1s", "budgets": [{"nodes": "100%"}]});
+    if let (Some(all), Some(own)) = (all.as_object_mut(), disruption.as_object()) {
+        all.extend(own.clone());
+    }
+    json!({"disruption": all})
+}
+
+/// On-demand only: spot nodes are not replaced by spot nodes without a gate.
+fn on_demand(mut pool: Value) -> Value {
+    pool["template"] = json!({"spec": {"requirements": [
+        {"key": labels::CAPACITY_TYPE, "operator": "In", "values": ["on-demand"]},
+        {"key": labels::INSTANCE_CATEGORY, "operator": "In", "values": ["c", "m", "r"]},
+        {"key": labels::INSTANCE_GENERATION, "operator": "Gt", "values": ["4"]},
+    ]}});
+    pool
+}
+
+async fn empty_nodes_go_and_a_protected_one_stays_and_says_why(stack: Stack) -> Result<()> {
+    let scene = Scene::new(stack, "empty", pool(json!({}))).await?;
+    let nodes = scene.spread("app", 3, "1", json!({})).await?;
+    ensure!(nodes.iter().collect::<BTreeSet<_>>().len() == 3, "one pod a node: {nodes:?}");
+    let kept = nodes[0].clone();
+    scene.annotate_node(&kept, json!({labels::DO_NOT_DISRUPT: "true"})).await?;
+    scene.workload.scale("app", 0).await?;
+    scene.left(&BTreeSet::from([kept.clone()])).await?;
+
+    let command = scene.ended_command(&nodes[1], CommandPhase::Done).await?;
+    ensure!(command.reason == "Empty" && command.method == "emptiness", "{command:?}");
+    ensure!(command.saving_micro_usd_per_hour > 0 && command.replacements.is_empty(), "{command:?}");
+    let told = scene.event_about(&nodes[1], "DisruptionTerminating").await?;
+    ensure!(told.contains("Empty"), "{told}");
+    let pool_label = format!("nodepool=\"{}\"", scene.workload.name);
+    let counted = |name: &str, labels: &str| scene.disruption.metric(name, labels);
+    ensure!(counted("karpenter_nodeclaims_disrupted_total", &pool_label)? == 2.0, "two nodes went");
+    let decided = "karpenter_voluntary_disruption_decisions_total";
+    ensure!(
+        counted(decided, "decision=\"delete\",reason=\"empty\",consolidation_type=\"empty\"")? >= 1.0,
+        "{decided}"
+    );
+
+    let why = scene.explain(&kept).await?;
+    let candidate = why.candidate.context("a candidate")?;
+    ensure!(!candidate.disruptable && candidate.blockers[0].rule == "do-not-disrupt", "{candidate:?}");
+    ensure!(why.summary.contains(labels::DO_NOT_DISRUPT), "{}", why.summary);
+    let told = scene.event_about(&kept, "DisruptionBlocked").await?;
+    ensure!(told.contains(labels::DO_NOT_DISRUPT), "{told}");
+
+    // What holds it is taken away, and it goes like the others.
+    scene.annotate_node(&kept, json!({labels::DO_NOT_DISRUPT: null})).await?;
+    scene.left(&BTreeSet::new()).await?;
+    scene.end().await
+}
+
+async fn part_filled_nodes_become_fewer_and_every_pod_keeps_a_home(stack: Stack) -> Result<()> {
+    let scene = Scene::new(stack, "thin", on_demand(pool(json!({"consolidateAfter": "Never"})))).await?;
+    // Pods of three CPUs make nodes of about four; the small ones that come along stay behind alone.
+    let _ = scene.spread("wide", 4, "2500m", json!({})).await?;
+    scene.spread("small", 4, "200m", json!({})).await?;
+    let before = scene.node_names().await?;
+    ensure!(before.len() == 4, "{before:?}");
+    // Without the anti-affinity of the small ones they would fit on one node; a fresh deployment takes their place.
+    scene.workload.deploy("rest", 4, "200m", json!({})).await?;
+    scene.workload.running("rest", 4).await?;
+    scene.workload.scale("small", 0).await?;
+    scene.workload.scale("wide", 1).await?;
+    scene.patch_pool(json!({"disruption": {"consolidateAfter": "1s"}})).await?;
+    let left = scene.settled_at(1).await?;
+    scene.workload.running("rest", 4).await?;
+    scene.all_at_home().await?;
+    let commands = scene.commands().await?;
+    let moved = commands.iter().filter(|c| c.reason == "Underutilized" && c.phase() == CommandPhase::Done);
+    ensure!(moved.clone().count() > 0 || before.is_disjoint(&left), "{commands:?}");
+    ensure!(
+        moved.map(|c| c.replacements.len()).max().unwrap_or(0) <= 1,
+        "at most one replacement: {commands:?}"
+    );
+    scene.end().await
+}
+
+async fn a_drifted_node_is_replaced_before_it_goes(stack: Stack) -> Result<()> {
+    let scene = Scene::new(stack, "drift", pool(json!({"consolidateAfter": "Never"}))).await?;
+    let nodes = scene.spread("app", 2, "1", json!({})).await?;
+    scene.patch_pool(json!({"template": {"metadata": {"labels": {"team": "new"}}}})).await?;
+    scene.all_claims("Drifted", true).await?;
+    eventually("both nodes to be replaced", || async {
+        let now = scene.node_names().await?;
+        Ok((now.len() == 2 && nodes.iter().all(|node| !now.contains(node))).then_some(()))
+    })
+    .await?;
+    scene.workload.running("app", 2).await?;
+    scene.all_at_home().await?;
+    for node in &nodes {
+        let command = scene.ended_command(node, CommandPhase::Done).await?;
+        ensure!(command.reason == "Drifted" && command.remove_nodes == [node.clone()], "{command:?}");
+        ensure!(command.replacements.len() == 1, "{command:?}");
+        let replacement = &command.replacements[0].name;
+        let claim = scene.claims().get(replacement).await?;
+        ensure!(claim.annotations().get(labels::COMMAND) == Some(&command.id), "{:?}", claim.annotations());
+        let told = scene.event_about(replacement, "DisruptionLaunching").await?;
+        ensure!(told.contains("Drifted"), "{told}");
+    }
+    let created = scene.others[1].metric("karpenter_nodeclaims_created_total", "reason=\"drifted\"")?;
+    ensure!(created >= 2.0, "{created} replacements counted");
+    scene.all_claims("Drifted", false).await?;
+    scene.end().await
+}
+
+async fn a_pod_that_lands_after_the_taint_brings_its_node_back(stack: Stack) -> Result<()> {
+    // Time enough between the taint and the last look.
+    let flags = ["--validation-wait=1s", "--look-interval=200ms", "--settle-wait=4s"];
+    let scene = Scene::with(stack, "race", pool(json!({})), &flags).await?;
+    let nodes = scene.spread("app", 2, "1", json!({})).await?;
+    scene.workload.scale("app", 0).await?;
+    let tainted = eventually("both nodes to be tainted", || async {
+        for node in &nodes {
+            if !scene.is_tainted(node).await? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(()))
+    });
+    tainted.await?;
+    scene.bind("late", &nodes[0], json!({labels::DO_NOT_DISRUPT: "true"})).await?;
+    scene.left(&BTreeSet::from([nodes[0].clone()])).await?;
+    eventually("the taint to be taken off", || async {
+        Ok((!scene.is_tainted(&nodes[0]).await?).then_some(()))
+    })
+    .await?;
+    let told = scene.event_about(&nodes[0], "DisruptionRolledBack").await?;
+    ensure!(told.contains("late"), "{told}");
+    let pod = scene.pods().get("late").await?;
+    ensure!(pod.metadata.deletion_timestamp.is_none(), "the pod that landed is being removed");
+    let claim = scene.workload.claims().await?.into_iter().next().context("a claim")?;
+    ensure!(!claim.annotations().contains_key(labels::COMMAND), "{:?}", claim.annotations());
+    scene.end().await
+}
+
+async fn budgets_hold_by_reason_and_by_schedule(stack: Stack) -> Result<()> {
+    // A window that opened an hour ago and is open for a day: nothing empty may go. Drift may, one at a time.
+    let budgets = json!({"budgets": [
+        {"nodes": "0", "reasons": ["Empty"], "schedule": "0 * * * *", "duration": "24h"},
+        {"nodes": "1", "reasons": ["Drifted"]},
+    ]});
+    let scene = Scene::new(stack, "budget", pool(budgets)).await?;
+    let nodes = scene.spread("app", 3, "1", json!({})).await?;
+    scene.workload.scale("app", 0).await?;
+    scene.all_claims("Consolidatable", true).await?;
+    let told = scene.event_about(&scene.workload.name, "DisruptionBlocked").await?;
+    ensure!(told.contains("Empty"), "{told}");
+    let seen = scene.candidates().await?;
+    let empty = seen.budgets.iter().find(|b| b.reason == "Empty").context("a budget")?;
+    ensure!(empty.allowed == 0 && empty.problem.is_empty(), "{empty:?}");
+    let why = scene.explain(&nodes[0]).await?.candidate.context("a candidate")?;
+    ensure!(why.blockers.iter().any(|b| b.rule == "budget" && b.detail.contains("0 * * * *")), "{why:?}");
+    ensure!(scene.node_names().await?.len() == 3, "nothing may go");
+
+    scene.patch_pool(json!({"template": {"metadata": {"labels": {"team": "new"}}}})).await?;
+    let mut most = 0;
+    eventually("all nodes to go as drifted", || async {
+        let claims = scene.workload.claims().await?;
+        Ok(claims.is_empty().then_some(()))
+    })
+    .await?;
+    for command in scene.commands().await? {
+        most = most.max(command.remove_nodes.len());
+        ensure!(command.reason == "Drifted", "{command:?}");
+    }
+    ensure!(most == 1, "one at a time, not {most}");
+    scene.end().await
+}
+
+async fn a_pod_disruption_budget_holds_a_node_until_it_opens(stack: Stack) -> Result<()> {
+    let scene = Scene::new(stack, "pdb", on_demand(pool(json!({})))).await?;
+    let budget = |most: u32| {
+        json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "app"},
+            "spec": {"maxUnavailable": most, "selector": {"matchLabels": {"app": "app"}}}})
+    };
+    let budgets: Api<k8s_openapi::api::policy::v1::PodDisruptionBudget> =
+        Api::namespaced(scene.workload.client.clone(), &scene.workload.name);
+    budgets.create(&PostParams::default(), &serde_json::from_value(budget(0))?).await?;
+    scene.workload.deploy("app", 1, "200m", json!({})).await?;
+    let node = scene.workload.running("app", 1).await?.remove(0);
+    let told = scene.event_about(&node, "DisruptionBlocked").await?;
+    ensure!(told.contains(&format!("{}/app", scene.workload.name)), "{told}");
+    // Drift is held, too: no terminationGracePeriod bounds the wait.
+    scene.patch_pool(json!({"template": {"metadata": {"labels": {"team": "new"}}}})).await?;
+    scene.all_claims("Drifted", true).await?;
+    let why = scene.explain(&node).await?.candidate.context("a candidate")?;
+    ensure!(why.blockers[0].rule == "pdb", "{why:?}");
+    ensure!(scene.node_names().await? == BTreeSet::from([node.clone()]), "the node was held");
+    let patch = Patch::Merge(json!({"spec": {"maxUnavailable": 1}}));
+    budgets.patch("app", &PatchParams::default(), &patch).await?;
+    eventually("the node to be replaced", || async {
+        Ok((!scene.node_names().await?.contains(&node)).then_some(()))
+    })
+    .await?;
+    scene.workload.running("app", 1).await?;
+    scene.end().await
+}
+
+async fn a_dear_node_is_replaced_by_a_cheaper_one(stack: Stack) -> Result<()> {
+    let scene = Scene::new(stack, "dear", on_demand(pool(json!({"consolidateAfter": "Never"})))).await?;
+    // Both make one large node; when the large pod goes, the small one sits on it alone.
+    scene.workload.deploy("large", 1, "12", json!({})).await?;
+    scene.workload.deploy("small", 1, "500m", json!({})).await?;
+    scene.workload.running("large", 1).await?;
+    let old = scene.workload.running("small", 1).await?.remove(0);
+    scene.workload.scale("large", 0).await?;
+    scene.patch_pool(json!({"disruption": {"consolidateAfter": "1s"}})).await?;
+    eventually("the large node to be gone", || async {
+        let nodes = scene.node_names().await?;
+        Ok((!nodes.contains(&old) && nodes.len() == 1).then_some(()))
+    })
+    .await?;
+    scene.workload.running("small", 1).await?;
+    let command = scene.ended_command(&old, CommandPhase::Done).await?;
+    ensure!(command.reason == "Underutilized" && command.saving_micro_usd_per_hour > 0, "{command:?}");
+    ensure!(command.pods_moved == 1, "{command:?}");
+    let candidate = scene.event_about(&old, "ConsolidationCandidate").await?;
+    ensure!(candidate.contains("savings: $"), "{candidate}");
+    scene.end().await
+}
+
+async fn an_expired_node_goes_whatever_the_budget_says(stack: Stack) -> Result<()> {
+    let mut pool = pool(json!({"consolidateAfter": "Never", "budgets": [{"nodes": "0"}]}));
+    pool["template"] = json!({"spec": {"expireAfter": "25s"}});
+    let scene = Scene::new(stack, "expire", pool).await?;
+    scene.workload.deploy("app", 1, "200m", json!({})).await?;
+    let first = scene.workload.running("app", 1).await?.remove(0);
+    eventually("the first node to be gone", || async {
+        Ok((!scene.node_names().await?.contains(&first)).then_some(()))
+    })
+    .await?;
+    let counted = scene.disruption.metric("karpenter_nodeclaims_disrupted_total", "reason=\"expired\"")?;
+    ensure!(counted >= 1.0, "{counted} counted");
+    scene.patch_pool(json!({"template": {"spec": {"expireAfter": "Never"}}})).await?;
+    scene.workload.running("app", 1).await?;
+    scene.end().await
+}
+
+async fn an_unhealthy_node_is_repaired_and_a_sick_pool_is_not(stack: Stack) -> Result<()> {
+    let flags = ["--validation-wait=2s", "--feature-gates=NodeRepair=true"];
+    let scene = Scene::with(stack, "repair", pool(json!({"consolidateAfter": "Never"})), &flags).await?;
+    let nodes = scene.spread("app", 3, "1", json!({})).await?;
+    // kwok writes only what it knows; other conditions stay. Long enough ago to be tolerated no more.
+    let sick = |node: String| {
+        let scene = &scene;
+        async move {
+            let since = jiff::Timestamp::now().checked_sub(jiff::SignedDuration::from_mins(31))?.to_string();
+            let condition = json!({"type": "StorageReady", "status": "False", "reason": "Broken", "message": "",
+                "lastTransitionTime": since, "lastHeartbeatTime": since});
+            let patch = Patch::Strategic(json!({"status": {"conditions": [condition]}}));
+            scene.nodes().patch_status(&node, &PatchParams::default(), &patch).await?;
+            Ok::<_, anyhow::Error>(())
+        }
+    };
+    // Two of three are more than a fifth, rounded up to one.
+    sick(nodes[1].clone()).await?;
+    sick(nodes[2].clone()).await?;
+    let gone = eventually("one of them to be repaired", || async {
+        let now = scene.node_names().await?;
+        Ok(nodes[1..].iter().find(|node| !now.contains(*node)).cloned())
+    });
+    // The first may be judged before the second is sick; then one goes and the other is one of few.
+    let told = scene.event_about(&nodes[2], "NodeRepairBlocked");
+    tokio::select! {
+        gone = gone => drop(gone?),
+        told = told => {
+            ensure!(told?.contains("unhealthy"), "not explained");
+        }
+    }
+    scene.end().await
+}
+
+async fn a_replacement_that_never_comes_leaves_the_old_node(stack: Stack) -> Result<()> {
+    let scene = Scene::new(stack, "broken", pool(json!({"consolidateAfter": "Never"}))).await?;
+    let nodes = scene.spread("app", 1, "1", json!({})).await?;
+    // EC2 has nothing to give: the replacement fails at once and is deleted.
+    integration::aws::put(
+        &scene.stack,
+        "/ice",
+        &json!({"capacityType": "*", "instanceType": "*", "zone": "*"}),
+    )?;
+    scene.patch_pool(json!({"template": {"metadata": {"labels": {"team": "new"}}}})).await?;
+    let command = scene.ended_command(&nodes[0], CommandPhase::RolledBack).await;
+    let outcome = async {
+        let command = command?;
+        ensure!(command.detail.contains("replacement"), "{command:?}");
+        eventually("the taint to be taken off", || async {
+            Ok((!scene.is_tainted(&nodes[0]).await?).then_some(()))
+        })
+        .await?;
+        ensure!(scene.node_names().await?.contains(&nodes[0]), "the old node is gone");
+        let failed = scene.disruption.metric("karpenter_voluntary_disruption_queue_failures_total", "")?;
+        ensure!(failed >= 1.0, "{failed} failures counted");
+        scene.workload.running("app", 1).await.map(drop)
+    };
+    let outcome = outcome.await;
+    integration::aws::delete(&scene.stack, "/ice")?;
+    outcome?;
+    eventually("the node to be replaced after all", || async {
+        Ok((!scene.node_names().await?.contains(&nodes[0])).then_some(()))
+    })
+    .await?;
+    scene.end().await
+}
+
+async fn a_new_leader_goes_on_with_what_the_old_one_began(stack: Stack) -> Result<()> {
+    let mut scene = Scene::new(stack, "leader", pool(json!({"consolidateAfter": "Never"}))).await?;
+    let nodes = scene.spread("app", 2, "1", json!({})).await?;
+    let second = Service::start(&scene.stack, "disruption", 2, &QUICK)?;
+    // Boots take long enough to be killed in between.
+    integration::aws::put(
+        &scene.stack,
+        "/boot",
+        &json!({"match": {"karpenter.sh/nodepool": scene.workload.name}, "bootDelayMs": 5000}),
+    )?;
+    scene.patch_pool(json!({"template": {"metadata": {"labels": {"team": "new"}}}})).await?;
+    let noted = eventually("a node to be taken", || async {
+        let claims = scene.workload.claims().await?;
+        let reason = |c: &&api::NodeClaim| {
+            let all = c.status.as_ref().and_then(|s| s.conditions.as_deref()).unwrap_or_default();
+            api::conditions::is_true(all, "DisruptionReason")
+        };
+        Ok(claims.iter().find(reason).map(|c| (c.name_any(), c.annotations().get(labels::COMMAND).cloned())))
+    })
+    .await?;
+    let (leader, follower) = {
+        let leads = |s: &Service| s.metric("leader_election_master_status", "").is_ok_and(|v| v > 0.0);
+        if leads(&scene.disruption) {
+            (scene.disruption.clone(), second)
+        } else {
+            (second, scene.disruption.clone())
+        }
+    };
+    leader.kill(&scene.stack)?;
+    scene.disruption = follower;
+    eventually("both nodes to be replaced", || async {
+        let now = scene.node_names().await?;
+        Ok((now.len() == 2 && nodes.iter().all(|node| !now.contains(node))).then_some(()))
+    })
+    .await?;
+    integration::aws::delete(&scene.stack, "/boot")?;
+    scene.workload.running("app", 2).await?;
+    let claims = scene.workload.claims().await?;
+    ensure!(
+        claims.len() == 2,
+        "nothing is left over: {:?}",
+        claims.iter().map(|c| c.name_any()).collect::<Vec<_>>()
+    );
+    ensure!(noted.1.is_some_and(|note| note.starts_with('{')), "a note on the claim");
+    scene.end().await
+}
+
+async fn a_budget_that_cannot_be_read_allows_nothing(stack: Stack) -> Result<()> {
+    // The schema lets it through; no calendar has it.
+    let budgets = json!({"budgets": [{"nodes": "100%"}, {"nodes": "50%", "schedule": "99 99 99 99 99", "duration": "1h"}]});
+    let scene = Scene::new(stack, "unread", pool(budgets)).await?;
+    scene.spread("app", 1, "1", json!({})).await?;
+    scene.workload.scale("app", 0).await?;
+    scene.all_claims("Consolidatable", true).await?;
+    let seen = eventually("the budgets to be looked at", || async {
+        let seen = scene.candidates().await?;
+        Ok((!seen.budgets.is_empty()).then_some(seen))
+    })
+    .await?;
+    ensure!(
+        seen.budgets.iter().all(|b| b.allowed == 0 && b.problem.contains("budgets[1]")),
+        "{:?}",
+        seen.budgets
+    );
+    let told = scene.event_about(&scene.workload.name, "DisruptionBlocked").await?;
+    ensure!(told.contains("budgets[1]"), "{told}");
+    ensure!(scene.node_names().await?.len() == 1, "nothing may go");
+    scene.patch_pool(json!({"disruption": {"budgets": [{"nodes": "100%"}]}})).await?;
+    scene.left(&BTreeSet::new()).await?;
+    let _ = scene.pods().list(&ListParams::default()).await?;
+    scene.end().await
+}

@@ -1,0 +1,483 @@
+//! Before and after a search: the picture it works on, and what becomes of its findings.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use model::do_not_disrupt::DoNotDisrupt;
+use policy::budget::{self, Budgets, CountedNode, Counts, State};
+use policy::candidate::{self, Blocked, EventReason, Pdbs};
+use policy::churn;
+use policy::command::Memory;
+use policy::consolidation::{self, COST_UNIT, PoolTotals, Score};
+use policy::drain::pod::Owner;
+use policy::{Method, Reason};
+use tonic::Status;
+use tracing::{Instrument as _, debug, info, warn};
+
+use super::{Actor, Basis, Done, Probed, plus};
+use crate::candidates;
+use crate::command::{Command, Member, Proposal, Stage};
+use crate::metrics::Reason as ReasonLabel;
+use crate::metrics::{Evaluation, Move, PoolReason};
+use crate::probe::Seen;
+use crate::search::{self, Entry, FixedPool, Found, Methods, Situation};
+use crate::world::{Claim, NodeState};
+
+const TELL_AGAIN: jiff::SignedDuration = jiff::SignedDuration::from_mins(15);
+
+/// A search that finds nothing takes at most this part of the time: the reciprocal.
+const DUTY: i32 = 4;
+
+/// The budgets of all pools, by reason.
+pub(crate) type PoolBudgets = BTreeMap<Arc<str>, BTreeMap<Reason, State>>;
+
+impl Actor {
+    pub(super) fn look(&mut self, now: Timestamp) {
+        // One after the other: a search must see what the last decision does to the cluster.
+        if self.commands.values().any(Command::is_unsettled) {
+            return;
+        }
+        self.dirty = false;
+        self.looking = true;
+        self.next_look = plus(now, self.options.look_interval);
+        self.last_full_look = now;
+        let probes = self.probes.clone();
+        self.tasks.spawn(async move {
+            let result = probes.nodes().await;
+            Done::Seen { result, began: now }
+        });
+    }
+
+    /// Prices and promises are known: the search may begin.
+    pub(super) fn seen(
+        &mut self,
+        result: Result<HashMap<Arc<str>, Seen>, Status>,
+        began: Timestamp,
+        now: Timestamp,
+    ) {
+        let seen = match result {
+            Ok(seen) => seen,
+            Err(status) => return self.looked(Err(status), began, now),
+        };
+        self.seen = seen;
+        let budgets = self.budgets(now);
+        self.show_budgets(&budgets);
+        let situation = self.situation(&budgets, now);
+        self.show_eligible(&situation);
+        if situation.entries.is_empty() {
+            self.looking = false;
+            return;
+        }
+        let probes = self.probes.clone();
+        let span = tracing::info_span!(parent: None, "look for nodes to remove", candidates = situation.entries.len());
+        let search = async move {
+            let result = search::look(situation, probes).await;
+            Done::Looked { result, began }
+        };
+        self.tasks.spawn(search.instrument(span));
+    }
+
+    /// Nodes that count for each pool's budgets, and what is left of these. Proposals count from the moment they are made.
+    pub(crate) fn budgets(&self, now: Timestamp) -> PoolBudgets {
+        let taken: BTreeSet<&str> = self.members().map(|member| &*member.node).collect();
+        let mut counts: BTreeMap<Arc<str>, Counts> = BTreeMap::new();
+        for node in self.world.nodes() {
+            let (Some(claim), Some(pool)) = (self.world.claim_of(node), &node.pool) else { continue };
+            counts.entry(Arc::clone(pool)).or_default().add(CountedNode {
+                managed: node.managed,
+                initialized: node.initialized,
+                instance_terminating: claim.is_instance_terminating(),
+                ready: node.ready,
+                leaving: claim.deleting || node.deleting,
+                reserved: taken.contains(&*node.name),
+            });
+        }
+        let states = self.world.pools().map(|(name, pool)| {
+            let budgets = Budgets::read(&candidates::budget_specs(pool));
+            let counts = counts.get(name).copied().unwrap_or_default();
+            let states =
+                Reason::ALL.into_iter().map(|reason| (reason, budgets.state(reason, counts, now))).collect();
+            (Arc::clone(name), states)
+        });
+        states.collect()
+    }
+
+    fn show_budgets(&self, budgets: &PoolBudgets) {
+        for (pool, states) in budgets {
+            for (reason, state) in states {
+                let labels = PoolReason { nodepool: pool.to_string(), reason: reason.as_str() };
+                self.metrics.allowed.get_or_create(&labels).set(i64::from(state.allowed));
+                self.metrics.consuming.get_or_create(&labels).set(i64::from(state.away));
+                if state.forbids()
+                    && let Some(object) = self.world.pool(pool)
+                {
+                    let why = match &state.problem {
+                        Some(problem) => problem.to_string(),
+                        None => format!(
+                            "No allowed disruptions for disruption reason {reason} due to blocking budget"
+                        ),
+                    };
+                    self.events.pool_blocked(object, reason.as_str(), &why);
+                }
+            }
+        }
+    }
+
+    fn show_eligible(&self, situation: &Situation) {
+        let count = |which: &dyn Fn(&Entry) -> bool| {
+            i64::try_from(situation.entries.iter().filter(|e| which(e)).count()).unwrap_or(0)
+        };
+        let set = |reason, value| {
+            self.metrics.eligible.get_or_create(&ReasonLabel { reason }).set(value);
+        };
+        set("empty", count(&|entry| entry.methods.emptiness));
+        set("underutilized", count(&|entry| entry.methods.consolidation));
+        set("drifted", count(&|entry| entry.methods.drift || entry.methods.fixed_drift));
+    }
+
+    /// Every node that a command has or will have.
+    pub(super) fn members(&self) -> impl Iterator<Item = &Member> {
+        self.commands.values().flat_map(|command| command.members())
+    }
+
+    pub(super) fn situation(&mut self, budgets: &PoolBudgets, now: Timestamp) -> Situation {
+        let taken: BTreeSet<Arc<str>> = self.members().map(|member| Arc::clone(&member.node)).collect();
+        let pdbs = self.world.pdbs();
+        let nodes: Vec<Arc<NodeState>> =
+            self.world.nodes().filter(|node| !taken.contains(&node.name)).cloned().collect();
+        let mut entries: Vec<Entry> = nodes.iter().filter_map(|node| self.entry(node, &pdbs, now)).collect();
+        entries.sort_by(|a, b| a.member.node.cmp(&b.member.node));
+        let proposals = || self.commands.values().filter(|command| command.stage == Stage::Proposed);
+        Situation {
+            entries,
+            allowances: Reason::ALL
+                .into_iter()
+                .map(|reason| {
+                    let states =
+                        budgets.iter().filter_map(|(pool, states)| Some((pool, states.get(&reason)?)));
+                    (reason, budget::allowance(states))
+                })
+                .collect(),
+            outstanding: proposals()
+                .flat_map(|command| command.members())
+                .map(|member| Arc::clone(&member.node))
+                .collect(),
+            outstanding_replacements: proposals().any(|command| command.needs > 0),
+            fixed_pools: self.fixed_pools(),
+            resting: self
+                .world
+                .pools()
+                .filter(|(pool, _)| self.resting.resting_until(pool, now).is_some())
+                .map(|(pool, _)| Arc::clone(pool))
+                .collect(),
+            balanced: self.balanced(),
+            totals: self.totals(),
+            churn: self
+                .world
+                .pools()
+                .map(|(pool, object)| (Arc::clone(pool), candidates::churn_of(object)))
+                .collect(),
+            fruitless: self.fruitless,
+            settings: consolidation::Settings {
+                spot_to_spot: self.options.spot_to_spot,
+                many_for_many: false,
+            },
+        }
+    }
+
+    /// The node as a search sees it; `None` when no method may take it. Tells whom it concerns what holds it.
+    fn entry(&mut self, node: &Arc<NodeState>, pdbs: &Pdbs, now: Timestamp) -> Option<Entry> {
+        let claim = Arc::clone(self.world.claim_of(node)?);
+        if self.awaits_pods_of(&claim).is_some() {
+            return None;
+        }
+        let seen = self.seen.get(&node.name);
+        let subject = candidates::subject(&self.world, node, seen, None, None, now);
+        self.tell_pods(&subject, now);
+        let costs = subject.costs();
+        let quiet = if costs.is_empty() { Method::Emptiness } else { Method::SingleNode };
+        let mut methods = Methods::default();
+        match candidate::eligible(&subject, quiet, pdbs, now) {
+            Ok(()) if quiet == Method::Emptiness => methods.emptiness = true,
+            Ok(()) if self.resting.resting_until(&claim.pool, now).is_some() => {}
+            Ok(()) => methods.consolidation = self.cooling_until(&claim.pool, now).is_none(),
+            Err(blocked) => self.tell(node, &claim, &blocked, now),
+        }
+        if subject.is_drifted() {
+            methods.drift = candidate::eligible(&subject, Method::Drift, pdbs, now).is_ok();
+            methods.fixed_drift = candidate::eligible(&subject, Method::StaticDrift, pdbs, now).is_ok();
+        }
+        let any = methods.emptiness || methods.consolidation || methods.drift || methods.fixed_drift;
+        let candidate = subject.candidate().filter(|_| any)?;
+        let reschedulable = subject.pods.iter().filter(|pod| pod.is_reschedulable());
+        let pods: BTreeSet<Arc<str>> = reschedulable.map(|pod| Arc::clone(&pod.pod.uid)).collect();
+        let basis = Basis { freed: self.world.freed(), own: fingerprint(&pods, candidate.price.get()) };
+        let recent = |probed: &&Probed| now < plus(probed.at, self.options.full_look_interval);
+        let probed = self.probed.get(&node.name).filter(|probed| probed.basis == basis).filter(recent);
+        Some(Entry {
+            known: probed.is_some_and(|probed| probed.verdict.saving.is_none()),
+            basis,
+            member: Member {
+                node: Arc::clone(&node.name),
+                node_uid: Arc::clone(&node.uid),
+                claim: Arc::clone(&claim.name),
+                claim_uid: Arc::clone(&claim.uid),
+                pool: Arc::clone(&claim.pool),
+                capacity_type: node.capacity_type.clone().unwrap_or_default(),
+                pods: Some(pods),
+            },
+            candidate,
+            methods,
+            drifted: subject.claim.and_then(|claim| claim.drifted).map(|drifted| drifted.since),
+        })
+    }
+
+    /// Owners of pods hear what their do-not-disrupt annotation does.
+    fn tell_pods(&mut self, subject: &candidate::Subject, now: Timestamp) {
+        let annotated = subject.pods.iter().filter(|pod| pod.pod.do_not_disrupt != DoNotDisrupt::Absent);
+        for pod in annotated.filter(|pod| pod.pod.is_active()) {
+            let Some(notice) = candidate::notice(&pod.pod, now) else { continue };
+            let words = notice.to_string();
+            if self.told.get(&pod.pod.uid).is_none_or(|(known, until)| *known != words || now >= *until) {
+                self.events.notice(&pod.pod, &notice);
+                self.told.insert(Arc::clone(&pod.pod.uid), (words, plus(now, TELL_AGAIN)));
+            }
+        }
+    }
+
+    /// The same words about the same node once in a quarter of an hour.
+    fn tell(&mut self, node: &NodeState, claim: &Claim, blocked: &Blocked, now: Timestamp) {
+        let Some(event) = blocked.event() else { return };
+        let words = blocked.to_string();
+        let told = self.told.get(&node.name);
+        if told.is_some_and(|(known, until)| *known == words && now < *until) {
+            return;
+        }
+        match event {
+            EventReason::DisruptionBlocked => self.events.blocked((Some(node), Some(claim)), &words),
+            EventReason::Unconsolidatable => self.events.unconsolidatable((Some(node), Some(claim)), &words),
+        }
+        self.told.insert(Arc::clone(&node.name), (words, plus(now, TELL_AGAIN)));
+    }
+
+    fn fixed_pools(&self) -> Vec<FixedPool> {
+        let pools = self.world.pools().filter_map(|(name, pool)| Some((name, pool, pool.spec.replicas?)));
+        let of = |(name, pool, replicas): (&Arc<str>, &Arc<api::NodePool>, i64)| {
+            let own = || self.world.claims().filter(|claim| claim.pool == *name);
+            let all = i64::try_from(own().count()).unwrap_or(i64::MAX);
+            let active = i64::try_from(own().filter(|claim| !claim.deleting).count()).unwrap_or(i64::MAX);
+            let limit = pool.spec.limits.as_ref().and_then(|limits| limits.get("nodes"));
+            let limit = limit.and_then(|nodes| nodes.to_string().parse::<i64>().ok()).unwrap_or(i64::MAX);
+            FixedPool {
+                name: Arc::clone(name),
+                above: active > replicas,
+                headroom: u32::try_from(limit.saturating_sub(all).max(0)).unwrap_or(u32::MAX),
+            }
+        };
+        pools.map(of).collect()
+    }
+
+    fn balanced(&self) -> BTreeSet<Arc<str>> {
+        let balanced = |pool: &api::NodePool| {
+            pool.spec.disruption.consolidation_policy == api::disruption::ConsolidationPolicy::Balanced
+        };
+        self.world.pools().filter(|(_, pool)| balanced(pool)).map(|(name, _)| Arc::clone(name)).collect()
+    }
+
+    /// Price, and what moving all pods costs, of all nodes of each pool.
+    fn totals(&self) -> BTreeMap<Arc<str>, PoolTotals> {
+        let nodes = self.world.nodes().filter_map(|node| {
+            let pods = self.world.pods_on(&node.name).filter(|pod| pod.resident.pod.owner != Owner::Daemon);
+            let cost = COST_UNIT + pods.map(|pod| pod.resident.eviction_cost.max(0)).sum::<i64>();
+            let price = self.seen.get(&node.name).and_then(|seen| seen.price).unwrap_or_default();
+            Some((Arc::clone(node.pool.as_ref()?), price, cost))
+        });
+        consolidation::pool_totals(nodes)
+    }
+
+    /// The command whose nodes this claim takes the pods of, while any of them is still there. Until then it is not empty but
+    /// awaits its pods.
+    pub(super) fn awaits_pods_of(&self, claim: &Claim) -> Option<Arc<str>> {
+        let id = claim.made_for.as_ref()?;
+        let coming =
+            self.commands.contains_key(id) || self.world.claims_of(id).any(|other| other.note.is_some());
+        coming.then(|| Arc::clone(id))
+    }
+
+    /// Until when the pool of a claim is left alone after its last consolidation.
+    pub(super) fn cooling_until(&self, pool: &str, now: Timestamp) -> Option<Timestamp> {
+        let settings = candidates::churn_of(self.world.pool(pool)?);
+        if settings.cool_down == jiff::SignedDuration::ZERO {
+            return None;
+        }
+        let made = self.world.claims().filter(|claim| *claim.pool == *pool && claim.made_for.is_some());
+        let last = made.map(|claim| claim.created).max().max(self.consolidated.get(pool).copied());
+        churn::cooling_until(&settings, last, now)
+    }
+
+    pub(super) fn looked(&mut self, result: Result<Found, Status>, began: Timestamp, now: Timestamp) {
+        self.looking = false;
+        if self.term.is_none() {
+            return;
+        }
+        let took = now.duration_since(began).as_secs_f64();
+        self.metrics.look.observe(took);
+        let found = match result {
+            Ok(found) => found,
+            Err(status) => {
+                warn!(code = ?status.code(), error = status.message(), "no what-if from the provisioner; looking again soon");
+                self.dirty = true;
+                self.next_look = plus(now, jiff::SignedDuration::from_secs(2));
+                return;
+            }
+        };
+        debug!(
+            took,
+            proposals = found.proposals.len(),
+            probed = found.verdicts.len(),
+            "looked for nodes to remove"
+        );
+        self.told.retain(|_, (_, until)| now < *until);
+        self.probed.retain(|node, _| self.world.node(node).is_some());
+        for verdict in found.verdicts {
+            if verdict.saving.is_none()
+                && let Some(node) = self.world.node(&verdict.node).cloned()
+                && let Some(claim) = self.world.claim_of(&node).cloned()
+                && let Some(blocked) = &verdict.blocked
+            {
+                self.tell(&node, &claim, blocked, now);
+            }
+            let basis = found.bases.get(&verdict.node).copied();
+            if let Some(basis) = basis {
+                self.probed.insert(Arc::clone(&verdict.node), Probed { verdict, at: now, basis });
+            }
+        }
+        self.show_moves(&found.scores, &found.proposals);
+        self.fruitless = found.fruitless;
+        let any = !found.proposals.is_empty();
+        if !any {
+            let took = now.duration_since(began);
+            self.next_look = self.next_look.max(plus(now, took.saturating_mul(DUTY)));
+        }
+        for proposal in found.proposals {
+            self.propose(proposal, began, now);
+        }
+        if any {
+            self.dirty = true;
+            self.next_look = now;
+        }
+    }
+
+    /// Counts what consolidation weighed, and tells pools with policy Balanced what they approved.
+    fn show_moves(&self, scores: &[(Arc<str>, Score)], proposals: &[Proposal]) {
+        let labels = |pool: &Arc<str>, approved: bool| {
+            let policy = self
+                .world
+                .pool(pool)
+                .map(|pool| pool.spec.disruption.consolidation_policy.as_str().to_owned());
+            Move {
+                decision: if approved { "approved" } else { "rejected" },
+                nodepool: pool.to_string(),
+                policy: policy.unwrap_or_default(),
+            }
+        };
+        for (pool, score) in scores {
+            let labels = labels(pool, score.approved);
+            self.metrics.scores.get_or_create(&labels).observe(score.to_f64());
+            self.metrics.moves.get_or_create(&labels).inc();
+        }
+        for proposal in proposals.iter().filter(|proposal| proposal.method.reason() == Reason::Underutilized)
+        {
+            let pools: BTreeSet<&Arc<str>> = proposal.members.iter().map(|member| &member.pool).collect();
+            for pool in pools {
+                match scores.iter().rev().find(|(scored, score)| scored == pool && score.approved) {
+                    None => drop(self.metrics.moves.get_or_create(&labels(pool, true)).inc()),
+                    Some((_, score)) => {
+                        let words = format!(
+                            "Saves {}.{} % of the pool's cost for {}.{} % of its disruption",
+                            score.savings_share / 10_000,
+                            score.savings_share / 1000 % 10,
+                            score.cost_share / 10_000,
+                            score.cost_share / 1000 % 10
+                        );
+                        for member in proposal.members.iter().filter(|member| member.pool == *pool) {
+                            let (node, claim) =
+                                (self.world.node(&member.node), self.world.claim(&member.claim));
+                            self.events.approved((node.map(|n| &**n), claim.map(|c| &**c)), &words);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn propose(&mut self, proposal: Proposal, began: Timestamp, now: Timestamp) {
+        // The world moved while the search went on.
+        let taken: BTreeSet<Arc<str>> = self.members().map(|member| Arc::clone(&member.node)).collect();
+        if proposal.members.is_empty() || proposal.members.iter().any(|member| taken.contains(&member.node)) {
+            return;
+        }
+        let method = proposal.method;
+        let id = self.new_id(now);
+        let parent = proposal.members.first().and_then(|member| self.world.claim(&member.claim));
+        let span = tracing::info_span!(
+            parent: None, "disrupt", command = %id, reason = method.reason().as_str(), method = method.as_str(),
+            nodes = proposal.members.len(), replacements = proposal.planned.len()
+        );
+        if let Some(parent) = parent.and_then(|claim| claim.traceparent()) {
+            runtime::trace::set_parent(&span, parent);
+        }
+        let command = Command {
+            id: Arc::clone(&id),
+            removes: proposal.members.len(),
+            needs: proposal.planned.len(),
+            proposal,
+            proposed: now,
+            memory: Memory { plan: true, ..Memory::default() },
+            ordered: BTreeMap::new(),
+            looked: None,
+            found: BTreeMap::new(),
+            deleted: BTreeSet::new(),
+            stage: Stage::Proposed,
+            changed: now,
+            detail: String::new(),
+            open: 0,
+            wake: None,
+            hold: None,
+            span,
+        };
+        let labels =
+            Evaluation { reason: command.reason().label(), consolidation_type: method.consolidation_type() };
+        let acts = plus(now, super::carry::wait_of(&command, self.options.validation_wait));
+        self.metrics.evaluation.get_or_create(&labels).observe(acts.duration_since(began).as_secs_f64());
+        info!(command = command.text(), "proposed");
+        if command.needs > 0 && command.reason() == Reason::Underutilized {
+            for member in command.members() {
+                let (node, claim) = (self.world.node(&member.node), self.world.claim(&member.claim));
+                self.events.candidate((node.map(|n| &**n), claim.map(|c| &**c)), &command.text());
+            }
+        }
+        self.commands.insert(id, command);
+        self.changed();
+    }
+
+    /// Short, unique, and in the order of time.
+    fn new_id(&mut self, now: Timestamp) -> Arc<str> {
+        self.count += 1;
+        let random = {
+            use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+            RandomState::new().build_hasher().finish() & 0xffff_ffff
+        };
+        format!("{:x}-{random:08x}-{:x}", now.as_second(), self.count).into()
+    }
+}
+
+/// Of a node's pods and price.
+fn fingerprint(pods: &BTreeSet<Arc<str>>, price: i64) -> u64 {
+    use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+    let mut hasher = DefaultHasher::new();
+    pods.hash(&mut hasher);
+    price.hash(&mut hasher);
+    hasher.finish()
+}

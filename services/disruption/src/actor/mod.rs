@@ -1,0 +1,406 @@
+//! The actor that decides which nodes go. It owns the world and the commands; every write and every question to others is
+//! done by a child task whose answer comes back as a message.
+//!
+//! ```text
+//! watches ─ facts ─> world ─┬─> marks: Consolidatable, Drifted, expiry, repair ─── writes (child tasks)
+//! time ─────────────────────┤
+//!                           ├─> look: candidates, budgets ─> search (child task, asks the provisioner) ─> proposals
+//!                           └─> carry: wait, second look, taint, replacements, last look, removal, or all back again
+//! ```
+//!
+//! Followers keep the world warm and answer questions; only the leader acts. A new leader finds the commands of the one
+//! before in the objects (`resume`).
+
+mod carry;
+mod check;
+mod look;
+mod marks;
+mod report;
+mod resume;
+mod schedule;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Pod;
+use policy::churn::Backoff;
+use proto::types::v1 as types;
+use runtime::Leadership;
+use runtime::lease::Term;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+use tracing::{info, warn};
+
+pub(crate) use report::{NodeReport, Report};
+
+use self::schedule::Schedule;
+use crate::command::Command;
+use crate::events::Events;
+use crate::metrics::Metrics;
+use crate::probe::{Probes, Seen};
+use crate::search::{Found, Verdict};
+use crate::world::{Fact, Touched, World};
+use crate::writes::{Error, Writes};
+
+/// Facts taken in one go before anything is decided: a burst costs one decision.
+const AT_ONCE: usize = 2048;
+/// Kinds that must have been listed before anything is decided.
+const KINDS: usize = 6;
+const LONGEST_SLEEP: Duration = Duration::from_secs(2);
+/// Commands that ended are shown for this long.
+const REMEMBERED: SignedDuration = SignedDuration::from_hours(1);
+
+/// What the service is told to be like.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    pub(crate) validation_wait: SignedDuration,
+    pub(crate) full_look_interval: SignedDuration,
+    pub(crate) look_interval: SignedDuration,
+    pub(crate) settle_wait: SignedDuration,
+    pub(crate) spot_to_spot: bool,
+    pub(crate) node_repair: bool,
+}
+
+/// Asks the actor.
+#[derive(Clone)]
+pub(crate) struct Disruptions {
+    questions: mpsc::Sender<oneshot::Sender<Report>>,
+    changes: watch::Receiver<u64>,
+}
+
+impl Disruptions {
+    /// Everything there is to tell; `None`: the process is ending.
+    pub(crate) async fn report(&self) -> Option<Report> {
+        let (reply, answer) = oneshot::channel();
+        self.questions.send(reply).await.ok()?;
+        answer.await.ok()
+    }
+
+    /// Moves whenever a command may look different.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.clone()
+    }
+}
+
+/// What a look at the pods of one claim's node read.
+type Live = (Arc<str>, Result<Vec<Pod>, Error>);
+
+/// The end of a child task.
+enum Done {
+    /// Conditions of a claim were written, or the claim was deleted.
+    Marked {
+        claim: Arc<str>,
+        result: Result<Option<Fact>, Error>,
+    },
+    Seen {
+        result: Result<HashMap<Arc<str>, Seen>, Status>,
+        began: Timestamp,
+    },
+    Looked {
+        result: Result<Found, Status>,
+        began: Timestamp,
+    },
+    Checked {
+        id: Arc<str>,
+        result: Result<check::Checked, Status>,
+    },
+    /// One write of a stage of a command.
+    Wrote {
+        id: Arc<str>,
+        claim: Arc<str>,
+        result: Result<Vec<Fact>, Error>,
+    },
+    Ordered {
+        id: Arc<str>,
+        result: Result<Vec<types::ObjectRef>, Status>,
+    },
+    Read {
+        id: Arc<str>,
+        at: Timestamp,
+        pods: Vec<Live>,
+    },
+    /// A taint or condition that no command wanted was taken off.
+    Cleaned {
+        claim: Arc<str>,
+        result: Result<Vec<Fact>, Error>,
+    },
+}
+
+/// What the last what-if said about a node.
+#[derive(Clone, Debug)]
+pub(crate) struct Probed {
+    pub(crate) verdict: Verdict,
+    pub(crate) at: Timestamp,
+    /// What it was said about; the same again need not be asked again.
+    basis: Basis,
+}
+
+/// What a what-if about one node depends on, as far as a better answer goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Basis {
+    /// Room that came free anywhere.
+    pub(crate) freed: u64,
+    /// Its pods and its price.
+    pub(crate) own: u64,
+}
+
+pub(crate) struct Actor {
+    options: Options,
+    writes: Writes,
+    events: Events,
+    metrics: Metrics,
+    probes: Probes,
+    leadership: Leadership,
+    facts: mpsc::Receiver<Fact>,
+    questions: mpsc::Receiver<oneshot::Sender<Report>>,
+    changes: watch::Sender<u64>,
+
+    world: World,
+    listed: BTreeSet<&'static str>,
+    touched: Touched,
+    /// Claims whose conditions are being written; at most one write a claim at a time.
+    marking: BTreeSet<Arc<str>>,
+    /// When claims must be looked at although nothing happens.
+    due: Schedule,
+    cleaning: BTreeSet<Arc<str>>,
+    /// Replacements that a watch has told of: one that is missing then is gone.
+    seen_claims: BTreeSet<Arc<str>>,
+
+    commands: BTreeMap<Arc<str>, Command>,
+    ended: VecDeque<Command>,
+    looking: bool,
+    /// Something changed since the last look began.
+    dirty: bool,
+    next_look: Timestamp,
+    last_full_look: Timestamp,
+    /// Pools rest after failed replacements.
+    resting: Backoff,
+    /// When a pool was last consolidated, for its cool-down.
+    consolidated: BTreeMap<Arc<str>, Timestamp>,
+    /// The last search for many nodes at once that found nothing, by what it was given.
+    fruitless: Option<u64>,
+    seen: HashMap<Arc<str>, Seen>,
+    /// What was last said about a node in an event, and until when it need not be repeated.
+    told: HashMap<Arc<str>, (String, Timestamp)>,
+    probed: HashMap<Arc<str>, Probed>,
+
+    tasks: JoinSet<Done>,
+    term: Option<Term>,
+    count: u64,
+    jitter: u32,
+}
+
+pub(crate) struct Parts {
+    pub(crate) writes: Writes,
+    pub(crate) events: Events,
+    pub(crate) metrics: Metrics,
+    pub(crate) probes: Probes,
+    pub(crate) leadership: Leadership,
+}
+
+impl Actor {
+    pub(crate) fn new(options: Options, parts: Parts) -> (Self, Disruptions, mpsc::Sender<Fact>) {
+        let (intake, facts) = mpsc::channel(4096);
+        let (ask, questions) = mpsc::channel(64);
+        let (changes, changed) = watch::channel(0);
+        let actor = Self {
+            options,
+            writes: parts.writes,
+            events: parts.events,
+            metrics: parts.metrics,
+            probes: parts.probes,
+            leadership: parts.leadership,
+            facts,
+            questions,
+            changes,
+            world: World::default(),
+            listed: BTreeSet::new(),
+            touched: Touched::default(),
+            marking: BTreeSet::new(),
+            due: Schedule::default(),
+            cleaning: BTreeSet::new(),
+            seen_claims: BTreeSet::new(),
+            commands: BTreeMap::new(),
+            ended: VecDeque::new(),
+            looking: false,
+            dirty: true,
+            next_look: Timestamp::UNIX_EPOCH,
+            last_full_look: Timestamp::UNIX_EPOCH,
+            resting: Backoff::default(),
+            consolidated: BTreeMap::new(),
+            fruitless: None,
+            jitter: 1,
+            seen: HashMap::new(),
+            told: HashMap::new(),
+            probed: HashMap::new(),
+            tasks: JoinSet::new(),
+            term: None,
+            count: 0,
+        };
+        (actor, Disruptions { questions: ask, changes: changed }, intake)
+    }
+
+    pub(crate) async fn run(mut self, stop: CancellationToken) -> anyhow::Result<()> {
+        let mut facts = Vec::with_capacity(AT_ONCE);
+        loop {
+            // Also before each wait: a change that came while the loop was busy wakes nobody.
+            self.lead_or_follow().await;
+            let wake = self.next_wake(Timestamp::now());
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => {
+                    self.tasks.abort_all();
+                    return Ok(());
+                }
+                _ = self.leadership.changed() => continue,
+                Some(done) = self.tasks.join_next(), if !self.tasks.is_empty() => {
+                    self.done(done)?;
+                    while let Some(done) = self.tasks.try_join_next() {
+                        self.done(done)?;
+                    }
+                }
+                Some(reply) = self.questions.recv() => drop(reply.send(self.report(Timestamp::now()))),
+                taken = self.facts.recv_many(&mut facts, AT_ONCE) => {
+                    if taken == 0 {
+                        stop.cancelled().await;
+                        return Ok(());
+                    }
+                    for fact in facts.drain(..) {
+                        self.learn(fact);
+                    }
+                }
+                () = tokio::time::sleep(wake) => {}
+            }
+            self.act(Timestamp::now());
+        }
+    }
+
+    /// Long sleeps are cut short: the wall clock may jump, and a lease may end.
+    fn next_wake(&self, now: Timestamp) -> Duration {
+        let may_look = self.dirty && !self.looking && !self.commands.values().any(Command::is_unsettled);
+        let look = may_look.then_some(self.next_look);
+        let commands = self
+            .commands
+            .values()
+            .filter(|command| command.open == 0)
+            .filter_map(|command| command.hold.max(command.wake));
+        let next = [self.due.next(), look].into_iter().flatten().chain(commands).min();
+        let span = next.map(|at| at.duration_since(now));
+        span.map_or(LONGEST_SLEEP, |span| {
+            Duration::try_from(span).unwrap_or_default().clamp(Duration::from_millis(5), LONGEST_SLEEP)
+        })
+    }
+
+    async fn lead_or_follow(&mut self) {
+        if self.leadership.is_leader() {
+            if self.term.is_none() && self.is_synced() {
+                info!("leads: decides which nodes go from now on");
+                self.term = Some(self.leadership.term().await);
+                self.dirty = true;
+                self.touched.claims.extend(self.world.claims().map(|claim| claim.name.clone()));
+                self.resume(Timestamp::now());
+            }
+        } else if self.term.take().is_some() {
+            info!("follows: another replica decides");
+            self.tasks.abort_all();
+            while self.tasks.join_next().await.is_some() {}
+            self.marking.clear();
+            self.cleaning.clear();
+            self.commands.clear();
+            self.looking = false;
+        }
+    }
+
+    fn learn(&mut self, fact: Fact) {
+        let (kind, whole) = fact.kind();
+        self.world.apply(fact, &mut self.touched);
+        if whole {
+            self.listed.insert(kind);
+        }
+    }
+
+    fn is_synced(&self) -> bool {
+        self.listed.len() == KINDS
+    }
+
+    fn act(&mut self, now: Timestamp) {
+        if !self.is_synced() {
+            return;
+        }
+        self.touched.claims.extend(self.due.due(now));
+        let touched = std::mem::take(&mut self.touched);
+        self.dirty |= touched.decisions;
+        if self.term.is_none() {
+            return;
+        }
+        for claim in &touched.claims {
+            self.mark(claim, now);
+        }
+        self.carry_on(now);
+        if now >= plus(self.last_full_look, self.options.full_look_interval) {
+            self.dirty = true;
+        }
+        if self.dirty && !self.looking && now >= self.next_look {
+            self.look(now);
+        }
+    }
+
+    fn done(&mut self, done: Result<Done, tokio::task::JoinError>) -> anyhow::Result<()> {
+        let now = Timestamp::now();
+        match done {
+            Err(error) if error.is_cancelled() => {}
+            // A bug: the process ends with its message.
+            Err(error) => return Err(error.into()),
+            Ok(Done::Marked { claim, result }) => {
+                self.marking.remove(&claim);
+                self.settled(&claim, result.map(|fact| fact.into_iter().collect()), now);
+            }
+            Ok(Done::Cleaned { claim, result }) => {
+                self.cleaning.remove(&claim);
+                self.settled(&claim, result, now);
+            }
+            Ok(Done::Seen { result, began }) => self.seen(result, began, now),
+            Ok(Done::Looked { result, began }) => self.looked(result, began, now),
+            Ok(Done::Checked { id, result }) => self.checked(&id, result, now),
+            Ok(Done::Wrote { id, claim, result }) => self.wrote(&id, &claim, result, now),
+            Ok(Done::Ordered { id, result }) => self.ordered(&id, result, now),
+            Ok(Done::Read { id, at, pods }) => self.read(&id, at, pods, now),
+        }
+        Ok(())
+    }
+
+    /// A write about one claim ended; the watch tells of those that are gone.
+    fn settled(&mut self, claim: &Arc<str>, result: Result<Vec<Fact>, Error>, now: Timestamp) {
+        match result {
+            Ok(facts) => {
+                for fact in facts {
+                    self.learn(fact);
+                }
+                self.touched.claims.insert(Arc::clone(claim));
+            }
+            Err(Error::Gone) => {}
+            Err(error) => {
+                warn!(nodeclaim = %claim, %error, "not written; trying again");
+                self.due.at(Arc::clone(claim), plus(now, SignedDuration::from_secs(2)));
+            }
+        }
+    }
+
+    /// Jitter need not be unpredictable, only spread out.
+    fn random(&mut self) -> u32 {
+        self.jitter = self.jitter.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        self.jitter >> 16
+    }
+
+    fn changed(&self) {
+        self.changes.send_modify(|version| *version += 1);
+    }
+}
+
+pub(crate) fn plus(at: Timestamp, span: SignedDuration) -> Timestamp {
+    policy::drain::time::plus(at, span)
+}

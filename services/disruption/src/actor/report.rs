@@ -1,0 +1,126 @@
+//! What the actor tells others: every node of ours with what holds it, budgets, and commands.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use policy::budget::State;
+use policy::candidate::{self, Blocked, Consolidatable, Costs};
+
+use super::look::PoolBudgets;
+use super::{Actor, Probed};
+use crate::candidates;
+use crate::command::Command;
+use crate::probe::Seen;
+use crate::world::{Claim, NodeState};
+
+/// One node.
+pub(crate) struct NodeReport {
+    pub(crate) node: Arc<NodeState>,
+    pub(crate) claim: Option<Arc<Claim>>,
+    pub(crate) seen: Option<Seen>,
+    pub(crate) blocked: Vec<Blocked>,
+    pub(crate) costs: Costs,
+    /// Millicores and bytes that its pods request.
+    pub(crate) requested: (i64, i64),
+    pub(crate) probed: Option<Probed>,
+    pub(crate) command: Option<Arc<str>>,
+}
+
+pub(crate) struct Report {
+    pub(crate) synced: bool,
+    pub(crate) nodes: Vec<NodeReport>,
+    pub(crate) budgets: PoolBudgets,
+    /// Newest first; those that ended last.
+    pub(crate) commands: Vec<Command>,
+    pub(crate) ended: Vec<Command>,
+}
+
+impl Actor {
+    pub(super) fn report(&self, now: Timestamp) -> Report {
+        let pdbs = self.world.pdbs();
+        let budgets = self.budgets(now);
+        let mut nodes: Vec<NodeReport> = self
+            .world
+            .nodes()
+            .filter(|node| node.managed || self.world.claim_of(node).is_some())
+            .map(|node| self.node_report(node, &pdbs, &budgets, now))
+            .collect();
+        nodes.sort_by(|a, b| a.node.name.cmp(&b.node.name));
+        let newest_first =
+            |a: &Command, b: &Command| b.proposed.cmp(&a.proposed).then_with(|| b.id.cmp(&a.id));
+        let mut commands: Vec<Command> = self.commands.values().cloned().collect();
+        commands.sort_by(newest_first);
+        let mut ended: Vec<Command> = self.ended.iter().cloned().collect();
+        ended.sort_by(newest_first);
+        Report { synced: self.is_synced(), nodes, budgets, commands, ended }
+    }
+
+    fn node_report(
+        &self,
+        node: &Arc<NodeState>,
+        pdbs: &candidate::Pdbs,
+        budgets: &PoolBudgets,
+        now: Timestamp,
+    ) -> NodeReport {
+        let claim = self.world.claim_of(node).cloned();
+        let command = self
+            .commands
+            .values()
+            .find(|command| command.members().iter().any(|member| member.node == node.name))
+            .map(|command| Arc::clone(&command.id))
+            .or_else(|| claim.as_ref().and_then(|claim| self.awaits_pods_of(claim)));
+        let not_before = claim.as_ref().and_then(|claim| match self.consolidatable(claim, now) {
+            Consolidatable::NotBefore(at) => Some(at),
+            _ => None,
+        });
+        let seen = self.seen.get(&node.name);
+        let subject = candidates::subject(&self.world, node, seen, command.clone(), not_before, now);
+        let mut blocked = candidate::obstacles(&subject, pdbs, now);
+        if blocked.is_empty() {
+            blocked.extend(self.short_of_budget(node, &subject, budgets));
+            if let (Some(pool), false) = (&node.pool, subject.costs().is_empty()) {
+                let rest =
+                    self.resting.resting_until(pool, now).map(|until| (until, "its last replacement failed"));
+                let cool =
+                    self.cooling_until(pool, now).map(|until| (until, "it was consolidated a moment ago"));
+                blocked.extend(rest.or(cool).map(|(until, why)| Blocked::CoolingDown {
+                    pool: Arc::clone(pool),
+                    until,
+                    why: why.to_owned(),
+                }));
+            }
+            let probed = self.probed.get(&node.name).filter(|_| !subject.costs().is_empty());
+            blocked.extend(probed.and_then(|probed| probed.verdict.blocked.clone()));
+        }
+        let pods = || self.world.pods_on(&node.name).filter(|pod| !pod.resident.pod.is_terminal());
+        NodeReport {
+            costs: subject.costs(),
+            requested: (pods().map(|pod| pod.requests.0).sum(), pods().map(|pod| pod.requests.1).sum()),
+            probed: self.probed.get(&node.name).cloned(),
+            seen: seen.cloned(),
+            node: Arc::clone(node),
+            claim,
+            blocked,
+            command,
+        }
+    }
+
+    /// The budget of the reason for which the node would go next, when nothing is left of it.
+    fn short_of_budget(
+        &self,
+        node: &NodeState,
+        subject: &candidate::Subject,
+        budgets: &PoolBudgets,
+    ) -> Option<Blocked> {
+        let states = budgets.get(node.pool.as_ref()?)?;
+        let reason = if subject.is_drifted() {
+            policy::Reason::Drifted
+        } else if subject.costs().is_empty() {
+            policy::Reason::Empty
+        } else {
+            policy::Reason::Underutilized
+        };
+        let state: &State = states.get(&reason)?;
+        (state.available() == 0).then(|| Blocked::Budget(state.clone()))
+    }
+}

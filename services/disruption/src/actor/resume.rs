@@ -1,0 +1,124 @@
+//! What the leader before left: its commands, known from the notes on their claims, and taints and reasons that belong to
+//! nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use model::labels;
+use model::price::MicroDollars;
+use policy::Method;
+use policy::command::{Member as Traces, Memory, strays};
+use tracing::info;
+
+use super::{Actor, Done};
+use crate::command::{Command, Member, Proposal, Stage};
+use crate::take;
+use crate::world::Claim;
+
+impl Actor {
+    /// Every claim with a note belongs to a command. Whether it goes on or back is `next_step`'s to say.
+    pub(super) fn resume(&mut self, now: Timestamp) {
+        let ids: Vec<Arc<str>> = self.world.commands().cloned().collect();
+        for id in ids {
+            self.resume_one(&id, now);
+        }
+    }
+
+    fn resume_one(&mut self, id: &Arc<str>, now: Timestamp) {
+        if self.commands.contains_key(id) {
+            return;
+        }
+        let noted: Vec<Arc<Claim>> =
+            self.world.claims_of(id).filter(|claim| claim.managed && claim.note.is_some()).cloned().collect();
+        // All of them are going: termination does the rest.
+        let Some(note) = noted.iter().find(|claim| !claim.deleting).and_then(|claim| claim.note.clone())
+        else {
+            return;
+        };
+        info!(command = %id, nodes = noted.len(), "takes over a command of the leader before");
+        let ordered: BTreeMap<Arc<str>, Arc<str>> = self
+            .world
+            .claims_of(id)
+            .filter(|claim| claim.note.is_none())
+            .map(|claim| (Arc::clone(&claim.name), Arc::clone(&claim.uid)))
+            .collect();
+        let span =
+            tracing::info_span!(parent: None, "disrupt", command = %id, method = note.method, resumed = true);
+        if let Some(parent) = noted.first().and_then(|claim| claim.traceparent()) {
+            runtime::trace::set_parent(&span, parent);
+        }
+        let command = Command {
+            id: Arc::clone(id),
+            proposal: Proposal {
+                method: note.method.parse().unwrap_or(Method::SingleNode),
+                members: noted.iter().map(|claim| self.inherited(claim)).collect(),
+                planned: Vec::new(),
+                saving: MicroDollars::new(note.saves),
+                pods_moved: note.pods,
+            },
+            removes: usize::try_from(note.removes).unwrap_or(usize::MAX),
+            needs: usize::try_from(note.needs).unwrap_or(usize::MAX),
+            proposed: note.proposed.parse().unwrap_or(now),
+            memory: Memory::default(),
+            ordered,
+            looked: None,
+            found: BTreeMap::new(),
+            deleted: BTreeSet::new(),
+            stage: Stage::Settling,
+            changed: now,
+            detail: "taken over from another leader".to_owned(),
+            open: 0,
+            wake: None,
+            hold: None,
+            span,
+        };
+        self.commands.insert(Arc::clone(id), command);
+        self.changed();
+    }
+
+    fn inherited(&self, claim: &Claim) -> Member {
+        let node = self.world.node_of(claim);
+        Member {
+            node: node.map(|node| Arc::clone(&node.name)).unwrap_or_default(),
+            node_uid: node.map(|node| Arc::clone(&node.uid)).unwrap_or_default(),
+            claim: Arc::clone(&claim.name),
+            claim_uid: Arc::clone(&claim.uid),
+            pool: Arc::clone(&claim.pool),
+            capacity_type: claim.label(labels::CAPACITY_TYPE).unwrap_or_default().into(),
+            pods: None,
+        }
+    }
+
+    /// Takes off what belongs to no command: left by a leader before, or put there by hand.
+    pub(super) fn clean(&mut self, claim: &Arc<Claim>, now: Timestamp) {
+        if let Some(note) = &claim.note {
+            // A write of the leader before may come late.
+            return self.resume_one(&Arc::from(note.id.as_str()), now);
+        }
+        let Some(node) = self.world.node_of(claim) else { return };
+        let traces = Traces {
+            node: Arc::clone(&node.name),
+            claim: Arc::clone(&claim.name),
+            leaving: claim.deleting || node.deleting,
+            noted: false,
+            tainted: node.tainted,
+            marked: claim.disruption_reason().is_some(),
+            obstacle: None,
+            newcomers: Vec::new(),
+        };
+        if strays([&traces]).is_empty() || self.cleaning.contains(&claim.name) {
+            return;
+        }
+        if self.members().any(|member| member.claim == claim.name) {
+            return;
+        }
+        info!(node = %node.name, nodeclaim = %claim.name, "taint or reason of no command; taken off");
+        self.cleaning.insert(Arc::clone(&claim.name));
+        let (member, writes) = (self.inherited(claim), self.writes.clone());
+        self.tasks.spawn(async move {
+            let result = take::off(&writes, &member, now).await;
+            Done::Cleaned { claim: member.claim, result }
+        });
+    }
+}

@@ -1,0 +1,172 @@
+//! One decision on its way: who goes, what comes instead, and what only this process knows of it. The rest is in the objects.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use model::price::MicroDollars;
+use policy::candidate::Blocked;
+use policy::command::{Memory, Words};
+use policy::{Method, Reason};
+use proto::types::v1 as types;
+use tracing::Span;
+
+use crate::note::Note;
+
+/// Nodes named in events and logs.
+const NAMED: usize = 10;
+
+/// A node that goes.
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    pub(crate) node: Arc<str>,
+    pub(crate) node_uid: Arc<str>,
+    pub(crate) claim: Arc<str>,
+    pub(crate) claim_uid: Arc<str>,
+    pub(crate) pool: Arc<str>,
+    pub(crate) capacity_type: Arc<str>,
+    /// Pods that the decision knew and that must move. `None`: decided by another process, which did not write them down.
+    pub(crate) pods: Option<BTreeSet<Arc<str>>>,
+}
+
+/// A decision that is not yet carried out.
+#[derive(Clone, Debug)]
+pub(crate) struct Proposal {
+    pub(crate) method: Method,
+    pub(crate) members: Vec<Member>,
+    pub(crate) planned: Vec<types::PlannedNode>,
+    /// Per hour.
+    pub(crate) saving: MicroDollars,
+    pub(crate) pods_moved: u32,
+}
+
+/// How far a command is, for people and for the order of looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Waits for its second look, or is being looked at: nothing was written yet.
+    Proposed,
+    /// Notes, taints and reasons are being written.
+    Taking,
+    /// Until the scheduler has seen the taints, and the pods were read.
+    Settling,
+    /// Replacements are being ordered.
+    Ordering,
+    /// For replacements to be initialised.
+    Waiting,
+    Removing,
+    RollingBack,
+    Done,
+    RolledBack,
+}
+
+/// What the last reading of a member's pods found.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Looked {
+    pub(crate) obstacle: Option<Blocked>,
+    pub(crate) newcomers: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Command {
+    pub(crate) id: Arc<str>,
+    pub(crate) proposal: Proposal,
+    /// How many members it was made for.
+    pub(crate) removes: usize,
+    /// How many replacements there must be.
+    pub(crate) needs: usize,
+    pub(crate) proposed: Timestamp,
+    pub(crate) memory: Memory,
+    /// NodeClaims that were ordered: name to uid.
+    pub(crate) ordered: BTreeMap<Arc<str>, Arc<str>>,
+    /// When the pods were read, and what was found, by claim.
+    pub(crate) looked: Option<Timestamp>,
+    pub(crate) found: BTreeMap<Arc<str>, Looked>,
+    /// Claims that were deleted, whether the watch has told or not.
+    pub(crate) deleted: BTreeSet<Arc<str>>,
+
+    pub(crate) stage: Stage,
+    pub(crate) changed: Timestamp,
+    /// Why it was taken back, or what it waits for.
+    pub(crate) detail: String,
+    /// Child tasks of the present step that are still under way.
+    pub(crate) open: usize,
+    /// When time alone may change what is next.
+    pub(crate) wake: Option<Timestamp>,
+    /// Something failed: not to be tried again before.
+    pub(crate) hold: Option<Timestamp>,
+    pub(crate) span: Span,
+}
+
+impl Command {
+    pub(crate) fn method(&self) -> Method {
+        self.proposal.method
+    }
+
+    pub(crate) fn reason(&self) -> Reason {
+        self.proposal.method.reason()
+    }
+
+    pub(crate) fn members(&self) -> &[Member] {
+        &self.proposal.members
+    }
+
+    pub(crate) fn member(&self, claim: &str) -> Option<&Member> {
+        self.members().iter().find(|member| *member.claim == *claim)
+    }
+
+    pub(crate) fn decision(&self) -> &'static str {
+        if self.needs == 0 { "delete" } else { "replace" }
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.stage, Stage::Done | Stage::RolledBack)
+    }
+
+    /// A simulation would not yet see what this command does to the cluster.
+    pub(crate) fn is_unsettled(&self) -> bool {
+        match self.stage {
+            Stage::Taking | Stage::Ordering | Stage::RollingBack => true,
+            Stage::Settling => self.needs > 0,
+            _ => false,
+        }
+    }
+
+    pub(crate) fn enter(&mut self, stage: Stage, detail: impl Into<String>, now: Timestamp) {
+        if self.stage != stage {
+            self.changed = now;
+        }
+        self.stage = stage;
+        self.detail = detail.into();
+        self.wake = None;
+    }
+
+    /// As the reference writes it in events and logs.
+    pub(crate) fn text(&self) -> String {
+        let mut nodes: Vec<&str> = self.members().iter().map(|member| &*member.node).take(NAMED).collect();
+        if self.members().len() > NAMED {
+            nodes.push("…");
+        }
+        let pools: BTreeSet<&str> = self.members().iter().map(|member| &*member.pool).collect();
+        let pools: Vec<&str> = pools.into_iter().collect();
+        policy::command::text(&Words {
+            reason: self.reason(),
+            id: &self.id,
+            pools: &pools,
+            nodes: &nodes,
+            replacements: self.needs,
+            saving: self.proposal.saving,
+        })
+    }
+
+    pub(crate) fn note(&self) -> Note {
+        Note {
+            id: self.id.to_string(),
+            method: self.method().as_str().to_owned(),
+            removes: u32::try_from(self.removes).unwrap_or(u32::MAX),
+            needs: u32::try_from(self.needs).unwrap_or(u32::MAX),
+            proposed: crate::writes::rfc3339(self.proposed),
+            saves: self.proposal.saving.get(),
+            pods: self.proposal.pods_moved,
+        }
+    }
+}

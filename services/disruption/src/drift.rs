@@ -1,0 +1,133 @@
+//! What a claim is compared with for drift: its pool and class, read once per change of theirs, and the comparison itself,
+//! which is `policy`'s.
+
+use std::collections::BTreeSet;
+
+use api::{EC2NodeClass, NodePool};
+use jiff::Timestamp;
+use model::labels;
+use model::requirement::Requirement;
+use model::requirements::Requirements;
+use policy::condition::drift::{self, Hash, Image, Offering, TypeSeen, Verdict};
+
+use crate::world::Claim;
+
+/// A NodePool.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PoolFacts {
+    hash: Option<String>,
+    version: Option<String>,
+    requirements: Requirements,
+}
+
+/// An EC2NodeClass as it was resolved.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ClassFacts {
+    deleting: bool,
+    hash: Option<String>,
+    version: Option<String>,
+    images: Option<Vec<(String, Requirements)>>,
+    subnets: Option<BTreeSet<String>>,
+    security_groups: Option<BTreeSet<String>>,
+    reservations: Option<BTreeSet<String>>,
+}
+
+/// One that cannot be read is left out: validation of its owner says so.
+fn requirements(list: &[api::requirement::Requirement]) -> Requirements {
+    let entries: Vec<_> = list.iter().filter_map(|written| written.to_entry().ok()).collect();
+    entries.iter().map(Requirement::from).collect()
+}
+
+fn annotation(meta: &kube::core::ObjectMeta, key: &str) -> Option<String> {
+    meta.annotations.as_ref()?.get(key).cloned()
+}
+
+impl PoolFacts {
+    pub(crate) fn of(pool: &NodePool) -> Self {
+        Self {
+            hash: annotation(&pool.metadata, labels::NODEPOOL_HASH),
+            version: annotation(&pool.metadata, labels::NODEPOOL_HASH_VERSION),
+            requirements: requirements(&pool.spec.template.spec.requirements),
+        }
+    }
+}
+
+impl ClassFacts {
+    pub(crate) fn of(class: &EC2NodeClass) -> Self {
+        let status = class.status.as_ref();
+        Self {
+            deleting: class.metadata.deletion_timestamp.is_some(),
+            hash: annotation(&class.metadata, labels::EC2NODECLASS_HASH),
+            version: annotation(&class.metadata, labels::EC2NODECLASS_HASH_VERSION),
+            images: status.and_then(|status| status.amis.as_ref()).map(|amis| {
+                amis.iter().map(|ami| (ami.id.clone(), requirements(&ami.requirements))).collect()
+            }),
+            subnets: status
+                .and_then(|status| status.subnets.as_ref())
+                .map(|subnets| subnets.iter().map(|subnet| subnet.id.clone()).collect()),
+            security_groups: status
+                .and_then(|status| status.security_groups.as_ref())
+                .map(|groups| groups.iter().map(|group| group.id.clone()).collect()),
+            reservations: status
+                .and_then(|status| status.capacity_reservations.as_ref())
+                .map(|all| all.iter().map(|reservation| reservation.id.clone()).collect()),
+        }
+    }
+}
+
+fn names(set: Option<&BTreeSet<String>>) -> Option<BTreeSet<&str>> {
+    set.map(|set| set.iter().map(String::as_str).collect())
+}
+
+/// `type_gone`: others of its pool have a price and this one has none; `None` when that cannot be told.
+pub(crate) fn verdict(
+    claim: &Claim,
+    pool: Option<&PoolFacts>,
+    class: Option<&ClassFacts>,
+    type_gone: Option<bool>,
+    now: Timestamp,
+) -> Verdict {
+    let groups = claim.annotation(labels::LAUNCHED_SECURITY_GROUPS);
+    let compared = drift::Claim {
+        launched: claim.is_launched(),
+        created: claim.created,
+        labels: &claim.labels,
+        pool_hash: Hash {
+            value: claim.annotation(labels::NODEPOOL_HASH),
+            version: claim.annotation(labels::NODEPOOL_HASH_VERSION),
+        },
+        class_hash: Hash {
+            value: claim.annotation(labels::EC2NODECLASS_HASH),
+            version: claim.annotation(labels::EC2NODECLASS_HASH_VERSION),
+        },
+        image: claim.image_id.as_deref(),
+        subnet: claim.annotation(labels::LAUNCHED_SUBNET),
+        security_groups: groups.map(|text| text.split(',').filter(|id| !id.is_empty()).collect()),
+    };
+    let pool = pool.map(|pool| drift::Pool {
+        hash: Hash { value: pool.hash.as_deref(), version: pool.version.as_deref() },
+        requirements: &pool.requirements,
+    });
+    let offered = [Offering {
+        zone: claim.label(labels::ZONE).unwrap_or_default(),
+        capacity_type: claim.label(labels::CAPACITY_TYPE).unwrap_or_default(),
+    }];
+    let seen = match type_gone {
+        None => TypeSeen::NotAsked,
+        Some(true) => TypeSeen::Missing,
+        Some(false) => TypeSeen::Offered(&offered),
+    };
+    let class = class.filter(|class| !class.deleting);
+    let images: Option<Vec<Image<'_>>> = class
+        .and_then(|class| class.images.as_ref())
+        .map(|images| images.iter().map(|(id, requirements)| Image { id, requirements }).collect());
+    let class = class.map(|class| drift::Class {
+        hash: Hash { value: class.hash.as_deref(), version: class.version.as_deref() },
+        images: images.as_deref(),
+        subnets: names(class.subnets.as_ref()),
+        security_groups: names(class.security_groups.as_ref()),
+        reservations: names(class.reservations.as_ref()),
+        placement_group: None,
+    });
+    drift::verdict(&compared, pool, seen, class.as_ref(), now)
+}

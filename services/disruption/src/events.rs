@@ -1,0 +1,145 @@
+//! The Kubernetes Events of disruption: the reference's reasons, with sentences that name what holds a node.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use policy::candidate::Notice;
+use runtime::events::{Event, Recorder};
+
+use crate::world::{Claim, NodeState};
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Events(Recorder);
+
+const QUARTER_HOUR: Duration = Duration::from_secs(15 * 60);
+
+fn node(node: &NodeState) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Node".to_owned()),
+        name: Some(node.name.to_string()),
+        uid: Some(node.uid.to_string()),
+        ..ObjectReference::default()
+    }
+}
+
+fn claim(claim: &Claim) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("karpenter.sh/v1".to_owned()),
+        kind: Some("NodeClaim".to_owned()),
+        name: Some(claim.name.to_string()),
+        uid: Some(claim.uid.to_string()),
+        ..ObjectReference::default()
+    }
+}
+
+fn pool(pool: &api::NodePool) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("karpenter.sh/v1".to_owned()),
+        kind: Some("NodePool".to_owned()),
+        name: pool.metadata.name.clone(),
+        uid: pool.metadata.uid.clone(),
+        ..ObjectReference::default()
+    }
+}
+
+fn pod(pod: &policy::drain::Pod) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Pod".to_owned()),
+        namespace: Some(pod.namespace.to_string()),
+        name: Some(pod.name.to_string()),
+        uid: Some(pod.uid.to_string()),
+        ..ObjectReference::default()
+    }
+}
+
+impl Events {
+    pub(crate) fn new(recorder: Recorder) -> Self {
+        Self(recorder)
+    }
+
+    /// About both objects of a node of ours.
+    fn both(&self, about: (Option<&NodeState>, Option<&Claim>), make: impl Fn(ObjectReference) -> Event) {
+        for object in about.0.map(node).into_iter().chain(about.1.map(claim)) {
+            self.0.publish(make(object));
+        }
+    }
+
+    pub(crate) fn blocked(&self, about: (Option<&NodeState>, Option<&Claim>), why: &str) {
+        self.both(about, |object| Event::normal(object, "DisruptionBlocked", why));
+    }
+
+    pub(crate) fn pool_blocked(&self, about: &api::NodePool, reason: &str, why: &str) {
+        let event = Event::normal(pool(about), "DisruptionBlocked", why);
+        self.0.publish(event.distinct([reason.to_owned()]).repeat_after(Duration::from_secs(60)));
+    }
+
+    pub(crate) fn unconsolidatable(&self, about: (Option<&NodeState>, Option<&Claim>), why: &str) {
+        self.both(about, |object| Event::normal(object, "Unconsolidatable", why).repeat_after(QUARTER_HOUR));
+    }
+
+    pub(crate) fn candidate(&self, about: (Option<&NodeState>, Option<&Claim>), command: &str) {
+        self.both(about, |object| {
+            let message = format!("Consolidation candidate: {command}");
+            Event::normal(object, "ConsolidationCandidate", message).distinct([command.to_owned()])
+        });
+    }
+
+    pub(crate) fn rejected(&self, about: (Option<&NodeState>, Option<&Claim>), command: &str, why: &str) {
+        self.both(about, |object| {
+            let message = format!("Consolidation rejected: {command}: {why}");
+            Event::normal(object, "ConsolidationRejected", message)
+                .distinct([command.to_owned(), why.to_owned()])
+        });
+    }
+
+    /// A pool with policy Balanced finds it worth while.
+    pub(crate) fn approved(&self, about: (Option<&NodeState>, Option<&Claim>), why: &str) {
+        self.both(about, |object| Event::normal(object, "ConsolidationApproved", why));
+    }
+
+    pub(crate) fn launching(&self, about: &Claim, reason: &str) {
+        let event =
+            Event::normal(claim(about), "DisruptionLaunching", format!("Launching NodeClaim: {reason}"));
+        self.0.publish(event.distinct([reason.to_owned()]));
+    }
+
+    pub(crate) fn waiting(&self, about: &Claim) {
+        let message = "Waiting on readiness to continue disruption";
+        self.0.publish(Event::normal(claim(about), "DisruptionWaitingReadiness", message));
+    }
+
+    pub(crate) fn terminating(&self, about: (Option<&NodeState>, Option<&Claim>), reason: &str) {
+        self.both(about, |object| {
+            Event::normal(object, "DisruptionTerminating", format!("Disrupting: {reason}"))
+                .distinct([reason.to_owned()])
+        });
+    }
+
+    /// Ours: a command was taken back after its nodes were tainted.
+    pub(crate) fn rolled_back(&self, about: (Option<&NodeState>, Option<&Claim>), command: &str, why: &str) {
+        self.both(about, |object| {
+            Event::normal(object, "DisruptionRolledBack", format!("{command} was taken back: {why}"))
+                .distinct([command.to_owned()])
+        });
+    }
+
+    pub(crate) fn repair_blocked(&self, about: (Option<&NodeState>, Option<&Claim>), why: &str) {
+        self.both(about, |object| {
+            Event::warning(object, "NodeRepairBlocked", why).repeat_after(QUARTER_HOUR)
+        });
+    }
+
+    /// About a pod's do-not-disrupt annotation.
+    pub(crate) fn notice(&self, about: &policy::drain::Pod, notice: &Notice) {
+        let words = notice.to_string();
+        let event = if notice.is_warning() {
+            Event::warning(pod(about), notice.reason(), words.clone())
+        } else {
+            Event::normal(pod(about), notice.reason(), words.clone())
+        };
+        self.0.publish(event.distinct([words]));
+    }
+}

@@ -1,0 +1,173 @@
+//! Questions to the provisioner: what-ifs over all its replicas, what it believes about nodes, and the one order, for
+//! replacements, to its leader.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::price::MicroDollars;
+use proto::provisioner::v1 as pb;
+use proto::provisioner::v1::provisioner_client::ProvisionerClient;
+use proto::types::v1 as types;
+use runtime::grpc::{Caller, Peers};
+use tonic::Status;
+
+use crate::metrics::Metrics;
+
+/// Simulations of a large cluster take a while; nothing waits for a stream but the look that asked.
+const STREAM: Duration = Duration::from_secs(300);
+/// A snapshot with all nodes of a large cluster.
+const LARGEST_ANSWER: usize = 256 << 20;
+
+/// A removal to simulate.
+#[derive(Clone, Debug)]
+pub(crate) struct Removal {
+    pub(crate) nodes: Vec<Arc<str>>,
+    pub(crate) purpose: pb::SimulationPurpose,
+    /// Replacements must cost less than this together; zero for no limit.
+    pub(crate) below: MicroDollars,
+}
+
+impl Removal {
+    fn request(&self) -> pb::SimulateRequest {
+        pb::SimulateRequest {
+            remove_nodes: self.nodes.iter().map(|node| node.to_string()).collect(),
+            purpose: self.purpose.into(),
+            replacement_below_micro_usd: self.below.get().max(0),
+            ..pb::SimulateRequest::default()
+        }
+    }
+}
+
+/// What the provisioner's leader believes about a node.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seen {
+    /// `None` where it cannot be priced.
+    pub(crate) price: Option<MicroDollars>,
+    /// A pending pod was just sent there.
+    pub(crate) nominated: bool,
+    /// Placeholders of capacity buffers stand on it.
+    pub(crate) holds_buffers: bool,
+}
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Probes {
+    peers: Peers,
+    metrics: Metrics,
+}
+
+impl Probes {
+    pub(crate) fn new(peers: Peers, metrics: Metrics) -> Self {
+        Self { peers, metrics }
+    }
+
+    fn client(caller: Caller) -> ProvisionerClient<Caller> {
+        ProvisionerClient::new(caller).max_decoding_message_size(LARGEST_ANSWER)
+    }
+
+    pub(crate) async fn ask(&self, removal: &Removal) -> Result<pb::SimulateResponse, Status> {
+        self.metrics.probes.inc();
+        let mut client = Self::client(self.peers.any().deadline(STREAM));
+        Ok(client.simulate(removal.request()).await?.into_inner())
+    }
+
+    /// All at once, spread over the replicas that are there: every replica works on its share of one stream. One answer for
+    /// each removal, in order. What a replica that went away left open is asked of the others.
+    pub(crate) async fn ask_many(
+        &self,
+        removals: &[Removal],
+    ) -> Result<Vec<Result<pb::SimulateResponse, String>>, Status> {
+        let mut answers: Vec<Option<Result<pb::SimulateResponse, String>>> = vec![None; removals.len()];
+        let mut failed: Option<Status> = None;
+        for _ in 0..3 {
+            let open: Vec<usize> = (0..removals.len()).filter(|&index| answers[index].is_none()).collect();
+            if open.is_empty() {
+                break;
+            }
+            let replicas = self.peers.replicas();
+            let callers: Vec<Caller> = if replicas.is_empty() {
+                vec![self.peers.any()]
+            } else {
+                replicas.iter().map(|name| self.peers.replica(name)).collect()
+            };
+            let shares = (0..callers.len())
+                .map(|turn| open.iter().copied().skip(turn).step_by(callers.len()).collect());
+            let shares: Vec<Vec<usize>> = shares.collect();
+            let streams = callers.into_iter().zip(shares).filter(|(_, share)| !share.is_empty());
+            let streams = streams.map(|(caller, share)| self.stream(caller, share, removals));
+            for (got, end) in futures::future::join_all(streams).await {
+                for (index, answer) in got {
+                    answers[index] = Some(answer);
+                }
+                failed = end.err().or(failed);
+            }
+        }
+        if answers.iter().any(Option::is_none) {
+            return Err(
+                failed.unwrap_or_else(|| Status::unavailable("the provisioner left what-ifs unanswered"))
+            );
+        }
+        Ok(answers.into_iter().flatten().collect())
+    }
+
+    async fn stream(
+        &self,
+        caller: Caller,
+        share: Vec<usize>,
+        removals: &[Removal],
+    ) -> (Vec<(usize, Result<pb::SimulateResponse, String>)>, Result<(), Status>) {
+        let asked: Vec<pb::SimulateManyRequest> = share
+            .iter()
+            .map(|&index| pb::SimulateManyRequest {
+                id: index as u64,
+                request: Some(removals[index].request()),
+            })
+            .collect();
+        self.metrics.probes.inc_by(asked.len() as u64);
+        let mut got = Vec::with_capacity(asked.len());
+        let end = async {
+            let mut client = Self::client(caller.deadline(STREAM));
+            let mut answers = client.simulate_many(futures::stream::iter(asked)).await?.into_inner();
+            while let Some(answer) = answers.message().await? {
+                let Ok(index) = usize::try_from(answer.id) else { continue };
+                if index < removals.len() {
+                    got.push((index, answer.response.ok_or(answer.error)));
+                }
+            }
+            Ok(())
+        };
+        let end = end.await;
+        (got, end)
+    }
+
+    /// Prices and nominations, by Node name.
+    pub(crate) async fn nodes(&self) -> Result<HashMap<Arc<str>, Seen>, Status> {
+        let mut client = Self::client(self.peers.leader());
+        let request = pb::GetSnapshotRequest { with_nodes: true, with_pending: false };
+        let answer = client.get_snapshot(request).await?.into_inner();
+        if !answer.synced {
+            return Err(Status::unavailable("the provisioner has not seen the whole cluster yet"));
+        }
+        let ours = answer.node_summaries.into_iter().filter(|node| !node.node_claim.is_empty());
+        let seen = |node: pb::NodeSummary| {
+            let price = node.offering.as_ref().map(|offering| offering.micro_usd_per_hour);
+            let seen = Seen {
+                price: price.filter(|price| *price > 0).map(MicroDollars::new),
+                nominated: node.nominated,
+                holds_buffers: node.holds_buffers,
+            };
+            (Arc::from(node.name), seen)
+        };
+        Ok(ours.map(seen).collect())
+    }
+
+    /// Idempotent by `command`.
+    pub(crate) async fn replace(
+        &self,
+        request: pb::CreateReplacementsRequest,
+    ) -> Result<Vec<types::ObjectRef>, Status> {
+        let mut client = Self::client(self.peers.leader());
+        Ok(client.create_replacements(request).await?.into_inner().node_claims)
+    }
+}

@@ -1,0 +1,51 @@
+//! What a command writes on a node and its claim, and taking it off again: note, taint, reason, and back in the opposite
+//! order, so that the note can be relied on. Safe to repeat.
+
+use api::conditions::Finding;
+use jiff::Timestamp;
+use model::labels;
+use policy::Reason;
+
+use crate::command::Member;
+use crate::world::{DISRUPTION_REASON, Fact, applied};
+use crate::writes::{Error, Target, Writes};
+
+fn targets(member: &Member) -> (Target<'_>, Target<'_>) {
+    let claim = Target { name: &member.claim, uid: &member.claim_uid };
+    (claim, Target { name: &member.node, uid: &member.node_uid })
+}
+
+/// `reason`: why it goes, once that may be known.
+pub(crate) async fn on(
+    writes: &Writes,
+    member: &Member,
+    note: &str,
+    reason: Option<Reason>,
+    now: Timestamp,
+) -> Result<Vec<Fact>, Error> {
+    let (claim, node) = targets(member);
+    let mut facts = vec![applied(writes.annotate(claim, &[(labels::COMMAND, Some(note))]).await?)];
+    facts.push(applied(writes.taint(node, true).await?));
+    if let Some(reason) = reason {
+        let mark = (DISRUPTION_REASON, Some(Finding::holds_because(reason.as_str(), reason.as_str())));
+        facts.push(applied(writes.mark(claim, &[mark], None, now).await?));
+    }
+    Ok(facts)
+}
+
+/// Leaves a claim alone that is being deleted: whoever deleted it decides then.
+pub(crate) async fn off(writes: &Writes, member: &Member, now: Timestamp) -> Result<Vec<Fact>, Error> {
+    let (claim, node) = targets(member);
+    let object = writes.mark(claim, &[(DISRUPTION_REASON, None)], None, now).await?;
+    if object.metadata.deletion_timestamp.is_some() {
+        return Ok(vec![applied(object)]);
+    }
+    let mut facts: Vec<Fact> = Vec::new();
+    match writes.taint(node, false).await {
+        Ok(node) => facts.push(applied(node)),
+        Err(Error::Gone) => {}
+        Err(error) => return Err(error),
+    }
+    facts.push(applied(writes.annotate(claim, &[(labels::COMMAND, None)]).await?));
+    Ok(facts)
+}

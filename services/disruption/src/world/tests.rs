@@ -1,0 +1,165 @@
+//! What the world makes of watches and answered writes.
+
+use std::sync::Arc;
+
+use api::NodeClaim;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use model::labels;
+use runtime::watch::Change;
+use serde_json::{Value, json};
+
+use super::{Touched, World};
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn node(name: &str, instance: &str, version: u64) -> Node {
+    serde_json::from_value(json!({
+        "metadata": {"name": name, "uid": format!("uid-{name}"), "resourceVersion": version.to_string(),
+            "labels": {labels::NODEPOOL: "general", labels::EC2NODECLASS: "default", labels::INITIALIZED: "true"}},
+        "spec": {"providerID": format!("aws:///z/{instance}")},
+    }))
+    .unwrap()
+}
+
+fn claim(name: &str, instance: &str, annotations: Value) -> NodeClaim {
+    serde_json::from_value(json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+        "metadata": {"name": name, "uid": format!("uid-{name}"), "resourceVersion": "1",
+            "labels": {labels::NODEPOOL: "general"}, "annotations": annotations},
+        "spec": {"requirements": [], "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}},
+        "status": {"providerID": format!("aws:///z/{instance}")},
+    }))
+    .unwrap()
+}
+
+fn pod(name: &str, node: &str, bound: i64, more: Value) -> Pod {
+    let mut pod = json!({
+        "metadata": {"name": name, "namespace": "default", "uid": format!("uid-{name}")},
+        "spec": {"nodeName": node, "containers": [{"name": "c", "resources": {"requests": {"cpu": "250m", "memory": "1Gi"}}}]},
+        "status": {"phase": "Running", "conditions": [
+            {"type": "PodScheduled", "status": "True", "lastTransitionTime": at(bound).to_string()}]},
+    });
+    for (key, value) in more.as_object().into_iter().flatten() {
+        pod["metadata"][key] = value.clone();
+    }
+    serde_json::from_value(pod).unwrap()
+}
+
+fn learn<K>(world: &mut World, change: Change<K>) -> Touched
+where
+    super::Fact: From<Change<K>>,
+{
+    let mut touched = Touched::default();
+    world.apply(change.into(), &mut touched);
+    touched
+}
+
+fn applied<K>(world: &mut World, object: K) -> Touched
+where
+    super::Fact: From<Change<K>>,
+{
+    learn(world, Change::Applied(Arc::new(object)))
+}
+
+#[test]
+fn node_and_claim_are_joined_by_provider_id_and_two_claims_are_as_good_as_none() {
+    let mut world = World::default();
+    applied(&mut world, node("n", "i-1", 1));
+    let touched = applied(&mut world, claim("c", "i-1", json!({})));
+    assert!(touched.claims.contains("c") && touched.decisions);
+    let n = Arc::clone(world.node("n").unwrap());
+    assert_eq!(&*world.claim_of(&n).unwrap().name, "c");
+    applied(&mut world, claim("d", "i-1", json!({})));
+    assert!(world.claim_of(&n).is_none());
+    assert_eq!(world.conflicting_claims(&n), vec![Arc::from("c"), Arc::from("d")]);
+    learn(&mut world, Change::Deleted(Arc::new(claim("d", "i-1", json!({})))));
+    assert_eq!(&*world.claim_of(&n).unwrap().name, "c");
+    assert!(world.conflicting_claims(&n).is_empty());
+}
+
+#[test]
+fn the_answer_to_a_write_is_not_undone_by_an_older_event() {
+    let mut world = World::default();
+    let mut tainted = node("n", "i-1", 7);
+    tainted.spec.as_mut().unwrap().taints = Some(
+        serde_json::from_value(json!([{"key": labels::DISRUPTED_TAINT, "effect": "NoSchedule"}])).unwrap(),
+    );
+    applied(&mut world, tainted);
+    applied(&mut world, node("n", "i-1", 5));
+    assert!(world.node("n").unwrap().tainted);
+}
+
+#[test]
+fn a_heartbeat_touches_nobody_and_frees_nothing() {
+    let mut world = World::default();
+    applied(&mut world, claim("c", "i-1", json!({})));
+    applied(&mut world, node("n", "i-1", 1));
+    let freed = world.freed();
+    let touched = applied(&mut world, node("n", "i-1", 2));
+    assert!(touched.claims.is_empty() && !touched.decisions);
+    assert_eq!(world.freed(), freed);
+}
+
+#[test]
+fn the_last_pod_event_comes_from_the_pods_own_times_and_outlives_them() {
+    let mut world = World::default();
+    applied(&mut world, node("n", "i-1", 1));
+    // As after a restart: pods that were bound long ago.
+    learn(
+        &mut world,
+        Change::Reset(vec![Arc::new(pod("a", "n", 100, json!({}))), Arc::new(pod("b", "n", 200, json!({})))]),
+    );
+    assert_eq!(world.last_pod_event("n"), Some(at(200)), "not the time of the restart");
+    let leaving = json!({"deletionTimestamp": at(530).to_string(), "deletionGracePeriodSeconds": 30});
+    applied(&mut world, pod("b", "n", 200, leaving.clone()));
+    assert_eq!(world.last_pod_event("n"), Some(at(500)), "when somebody asked it to end");
+    learn(&mut world, Change::Deleted(Arc::new(pod("b", "n", 200, leaving))));
+    assert_eq!(world.last_pod_event("n"), Some(at(500)));
+}
+
+#[test]
+fn pods_of_daemon_sets_are_no_events() {
+    let mut world = World::default();
+    applied(&mut world, node("n", "i-1", 1));
+    let owner =
+        json!({"ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "x"}]});
+    applied(&mut world, pod("d", "n", 100, owner));
+    assert_eq!(world.last_pod_event("n"), None);
+    assert_eq!(world.pods_on("n").count(), 1);
+}
+
+#[test]
+fn room_comes_free_when_a_pod_goes_and_not_when_one_comes() {
+    let mut world = World::default();
+    applied(&mut world, node("n", "i-1", 1));
+    let before = world.freed();
+    applied(&mut world, pod("a", "n", 100, json!({})));
+    assert_eq!(world.freed(), before);
+    learn(&mut world, Change::Deleted(Arc::new(pod("a", "n", 100, json!({})))));
+    assert!(world.freed() > before);
+}
+
+#[test]
+fn a_command_is_found_by_the_notes_on_its_claims_and_the_marks_on_its_replacements() {
+    let mut world = World::default();
+    let note =
+        json!({"id": "c1", "method": "drift", "removes": 1, "needs": 1, "proposed": "2026-01-01T00:00:00Z"});
+    applied(&mut world, claim("old", "i-1", json!({labels::COMMAND: note.to_string()})));
+    applied(&mut world, claim("new", "i-2", json!({labels::COMMAND: "c1"})));
+    let names: Vec<&str> = world.claims_of("c1").map(|claim| &*claim.name).collect();
+    assert_eq!(names, ["new", "old"]);
+    assert_eq!(world.claim("new").unwrap().made_for.as_deref(), Some("c1"));
+    assert_eq!(world.claim("old").unwrap().note.as_ref().unwrap().needs, 1);
+    learn(&mut world, Change::Reset(vec![Arc::new(claim("new", "i-2", json!({})))]));
+    assert_eq!(world.commands().count(), 0);
+}
+
+#[test]
+fn what_a_pod_requests_is_counted_in_millicores_and_bytes() {
+    let mut world = World::default();
+    applied(&mut world, pod("a", "n", 100, json!({})));
+    assert_eq!(world.pods_on("n").next().unwrap().requests, (250, 1 << 30));
+}

@@ -1,0 +1,224 @@
+//! Every write to the Kubernetes API, one function each, and the one read that must not come from a watch. All writes are
+//! conditional (uid or resourceVersion) and may be repeated: none can hit a namesake or undo somebody else's change. Where
+//! another writer was faster, the object is read again and the change made anew.
+
+use std::time::Duration;
+
+use api::NodeClaim;
+use api::conditions::{Condition, ConditionSet, Finding};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, Pod, Taint};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
+use kube::{Api, Client, Resource};
+use model::labels;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::world::is_disrupted;
+
+const FIELD_MANAGER: &str = "karpenter-disruption";
+/// One answer of the API server; the object is looked at again afterwards.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// More than once or twice means that something writes in a loop; the caller comes again later.
+const MOST_CONFLICTS: usize = 6;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("it changed with every try")]
+    Conflict,
+    #[error("it is gone")]
+    Gone,
+    #[error("the API server did not answer within {} s", CALL_TIMEOUT.as_secs())]
+    Timeout,
+    #[error(transparent)]
+    Api(kube::Error),
+}
+
+impl From<kube::Error> for Error {
+    fn from(error: kube::Error) -> Self {
+        match &error {
+            kube::Error::Api(status) if status.code == 404 => Self::Gone,
+            kube::Error::Api(status) if status.code == 409 => Self::Conflict,
+            _ => Self::Api(error),
+        }
+    }
+}
+
+/// A change of one condition; `None` takes it off.
+pub(crate) type Mark = (&'static str, Option<Finding>);
+
+#[derive(Clone)]
+pub(crate) struct Writes {
+    client: Client,
+}
+
+/// Name and uid of an object: what a write is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) uid: &'a str,
+}
+
+impl Writes {
+    pub(crate) fn new(client: Client) -> Self {
+        Self { client }
+    }
+
+    fn claims(&self) -> Api<NodeClaim> {
+        Api::all(self.client.clone())
+    }
+
+    fn nodes(&self) -> Api<Node> {
+        Api::all(self.client.clone())
+    }
+
+    /// Puts the disrupted taint on the node, or takes it off. A node that is being deleted keeps what it has.
+    pub(crate) async fn taint(&self, node: Target<'_>, on: bool) -> Result<Node, Error> {
+        edit(&self.nodes(), node, Part::Object, |current: &Node| {
+            let taints = current.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
+            let is_on = taints.iter().any(is_disrupted);
+            if is_on == on || (!on && current.metadata.deletion_timestamp.is_some()) {
+                return None;
+            }
+            let mut wanted: Vec<Taint> = taints.into_iter().filter(|taint| !is_disrupted(taint)).collect();
+            if on {
+                wanted.push(Taint {
+                    key: labels::DISRUPTED_TAINT.to_owned(),
+                    effect: "NoSchedule".to_owned(),
+                    ..Taint::default()
+                });
+            }
+            Some(json!({"spec": {"taints": wanted}}))
+        })
+        .await
+    }
+
+    /// Sets or removes annotations of a claim.
+    pub(crate) async fn annotate(
+        &self,
+        claim: Target<'_>,
+        annotations: &[(&str, Option<&str>)],
+    ) -> Result<NodeClaim, Error> {
+        edit(&self.claims(), claim, Part::Object, |current: &NodeClaim| {
+            let now = current.metadata.annotations.as_ref();
+            let differs = |(key, value): &&(&str, Option<&str>)| {
+                now.and_then(|all| all.get(*key)).map(String::as_str) != *value
+            };
+            let changes: serde_json::Map<String, Value> = annotations
+                .iter()
+                .filter(differs)
+                .map(|(key, value)| {
+                    ((*key).to_owned(), value.map_or(Value::Null, |v| Value::String(v.to_owned())))
+                })
+                .collect();
+            (!changes.is_empty()).then(|| json!({"metadata": {"annotations": changes}}))
+        })
+        .await
+    }
+
+    /// Sets conditions, and the time of the last pod event where it is later than what is written.
+    pub(crate) async fn mark(
+        &self,
+        claim: Target<'_>,
+        marks: &[Mark],
+        pod_event: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Result<NodeClaim, Error> {
+        edit(&self.claims(), claim, Part::Status, |current: &NodeClaim| {
+            let status = current.status.as_ref();
+            let mut conditions = status.and_then(|status| status.conditions.clone()).unwrap_or_default();
+            let mut wanted = serde_json::Map::new();
+            if apply(&mut conditions, &current.metadata, marks, now) {
+                wanted.insert("conditions".to_owned(), json!(conditions));
+            }
+            let known = status.and_then(|status| status.last_pod_event_time.as_ref()).map(|time| time.0);
+            if let Some(at) =
+                pod_event.filter(|at| known.is_none_or(|known| known.as_second() < at.as_second()))
+            {
+                wanted.insert("lastPodEventTime".to_owned(), json!(rfc3339(at)));
+            }
+            (!wanted.is_empty()).then(|| json!({"status": wanted}))
+        })
+        .await
+    }
+
+    /// Gone already, or a namesake of another uid: both mean done. The claim as it is then, if it stays for its finalizers.
+    pub(crate) async fn delete_claim(&self, claim: Target<'_>) -> Result<Option<NodeClaim>, Error> {
+        let preconditions = Preconditions { uid: Some(claim.uid.to_owned()), resource_version: None };
+        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        match timely(self.claims().delete(claim.name, &params)).await {
+            Ok(answer) => Ok(answer.left()),
+            Err(Error::Gone | Error::Conflict) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The pods of a node as the API server has them now, not as a watch last heard.
+    pub(crate) async fn pods_on(&self, node: &str) -> Result<Vec<Pod>, Error> {
+        let pods: Api<Pod> = Api::all(self.client.clone());
+        let params = ListParams::default().fields(&format!("spec.nodeName={node}"));
+        Ok(timely(pods.list(&params)).await?.items)
+    }
+}
+
+/// Says whether anything changed.
+fn apply(conditions: &mut Vec<Condition>, meta: &ObjectMeta, marks: &[Mark], now: Timestamp) -> bool {
+    let mut changed = false;
+    for (type_, finding) in marks {
+        changed |= match finding {
+            Some(finding) => ConditionSet::NODE_CLAIM.set(conditions, meta, type_, finding.clone(), now),
+            None => ConditionSet::NODE_CLAIM.clear(conditions, type_),
+        };
+    }
+    changed
+}
+
+/// Whole seconds, as the reference writes times.
+pub(crate) fn rfc3339(at: Timestamp) -> String {
+    Timestamp::from_second(at.as_second()).unwrap_or(at).to_string()
+}
+
+#[derive(Clone, Copy)]
+enum Part {
+    Object,
+    Status,
+}
+
+/// Reads, lets `change` say what to patch (nothing: done), and patches that very version.
+async fn edit<K>(
+    api: &Api<K>,
+    target: Target<'_>,
+    part: Part,
+    change: impl Fn(&K) -> Option<Value>,
+) -> Result<K, Error>
+where
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    for _ in 0..MOST_CONFLICTS {
+        let current = timely(api.get(target.name)).await?;
+        if current.meta().uid.as_deref() != Some(target.uid) {
+            return Err(Error::Gone);
+        }
+        let Some(mut patch) = change(&current) else { return Ok(current) };
+        patch["metadata"]["resourceVersion"] = json!(current.meta().resource_version);
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let patch = Patch::Merge(patch);
+        let answer = match part {
+            Part::Object => timely(api.patch(target.name, &params, &patch)).await,
+            Part::Status => timely(api.patch_status(target.name, &params, &patch)).await,
+        };
+        match answer {
+            Err(Error::Conflict) => {}
+            other => return other,
+        }
+    }
+    Err(Error::Conflict)
+}
+
+async fn timely<T>(call: impl Future<Output = Result<T, kube::Error>>) -> Result<T, Error> {
+    match tokio::time::timeout(CALL_TIMEOUT, call).await {
+        Ok(answer) => Ok(answer?),
+        Err(_) => Err(Error::Timeout),
+    }
+}
