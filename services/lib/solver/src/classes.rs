@@ -221,7 +221,8 @@ fn variant(
     registry: &mut Registry<'_>,
 ) -> Variant {
     let (spec, namespace) = (&*pod.spec, &*pod.namespace);
-    let mut rules: Vec<Rule> = rung.spread.iter().map(|s| Rule::of_spread(s, spec, namespace)).collect();
+    let mut rules: Vec<Rule> =
+        rung.spread.iter().map(|s| Rule::of_spread(s, spec, &rung.tolerations, namespace)).collect();
     let terms = [
         (Kind::Affinity, &rung.affinity),
         (Kind::AntiAffinity { required: true }, &rung.anti_affinity),

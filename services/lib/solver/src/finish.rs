@@ -17,7 +17,6 @@ use crate::explain::{Explainer, Explanation};
 use crate::pack::greedy::Leftover;
 use crate::plan::{ExistingNode, Launch, NewNode, Plan, PodRef, Unschedulable};
 use crate::reach::Reach;
-use crate::table::NO_PRICE;
 use crate::topology::groups::NO_DOMAIN;
 
 /// What a new node would be launched as.
@@ -36,10 +35,27 @@ impl State<'_> {
             let spot = self.cheapest(pool, reach, CapacityType::Spot);
             let on_demand = self.cheapest(pool, reach, CapacityType::OnDemand);
             match (spot, on_demand) {
-                (Some(spot), Some(other)) if other.price < spot.price => Some(other),
+                (Some(spot), Some(other))
+                    if other.price < spot.price && self.can_do_without_spot(pool, reach) =>
+                {
+                    Some(other)
+                }
                 (spot, on_demand) => spot.or(on_demand),
             }
         })
+    }
+
+    /// Whether a node that must not be launched as spot keeps as many values as its pool asks for.
+    fn can_do_without_spot(&self, pool: usize, reach: &Reach) -> bool {
+        self.world.pools[pool].min_values.is_empty()
+            || self.has_min_values(pool, &self.without_spot(pool, reach))
+    }
+
+    fn without_spot(&self, pool: usize, reach: &Reach) -> Reach {
+        let mut out = reach.clone();
+        out.cells.remove(&self.world.cells.of_capacity_type(CapacityType::Spot));
+        crate::pools::keep_offered(&mut out, self.world.table(pool));
+        out
     }
 
     fn cheapest(&self, pool: usize, reach: &Reach, wanted: CapacityType) -> Option<Choice> {
@@ -157,13 +173,12 @@ impl Finish<'_, '_> {
     fn new_node(&mut self, bin: &Bin) -> Option<NewNode> {
         let (state, world) = (self.state, self.state.world);
         let launch = state.launch(bin.pool, &bin.reach)?;
-        let mut reach = bin.reach.clone();
         // Where on-demand was chosen over dearer spot, spot must not be chosen at launch after all.
         let cell = &world.cells.list[launch.cell];
-        if cell.capacity_type == CapacityType::OnDemand {
-            reach.cells.remove(&world.cells.of_capacity_type(CapacityType::Spot));
-            crate::pools::keep_offered(&mut reach, world.table(bin.pool));
-        }
+        let reach = match cell.capacity_type {
+            CapacityType::OnDemand => state.without_spot(bin.pool, &bin.reach),
+            CapacityType::Reserved | CapacityType::Spot => bin.reach.clone(),
+        };
         let mut pods = Vec::new();
         for item in &bin.items {
             pods.extend(self.take(item.demand, item.count));
@@ -187,20 +202,12 @@ impl Finish<'_, '_> {
         })
     }
 
-    /// Types by their cheapest allowed offering, at most as many as may be listed.
     fn types(&mut self, pool: usize, reach: &Reach) -> Arc<[Arc<str>]> {
         let table = self.state.world.table(pool);
-        let most = self.state.options.max_instance_types;
         let key = (pool, reach.rows.clone(), reach.cells.clone());
         let list = self.types.entry(key).or_insert_with(|| {
-            let price =
-                |row: usize| reach.cells.iter().map(|cell| table.price(row, cell)).min().unwrap_or(NO_PRICE);
-            let mut rows: Vec<(i64, usize)> = reach.rows.iter().map(|row| (price(row), row)).collect();
-            rows.sort_unstable_by(|a, b| (a.0, &table.rows[a.1].name).cmp(&(b.0, &table.rows[b.1].name)));
-            let mut seen = vec![false; table.types.len()];
-            rows.retain(|(_, row)| !std::mem::replace(&mut seen[table.rows[*row].of_type], true));
-            rows.truncate(most);
-            rows.into_iter().map(|(_, row)| Arc::clone(&table.rows[row].name)).collect()
+            let rows = self.state.listed(pool, reach).into_iter();
+            rows.map(|row| Arc::clone(&table.rows[row].name)).collect()
         });
         Arc::clone(list)
     }
@@ -242,8 +249,9 @@ impl Finish<'_, '_> {
         self.add_cells(&mut all, reach);
         self.add_decided(&mut all, &key.4);
         if bin.min_values_relaxed {
+            let listed = state.as_rows(bin.pool, &state.listed(bin.pool, reach));
             for (name, _) in &world.pools[bin.pool].min_values {
-                let found = u32::try_from(state.distinct(bin.pool, name, reach)).unwrap_or(u32::MAX);
+                let found = u32::try_from(state.distinct(bin.pool, name, &listed)).unwrap_or(u32::MAX);
                 if let Some(requirement) = all.get_mut(name) {
                     requirement.set_min_values(requirement.min_values().map(|n| n.min(found)));
                 }
@@ -274,14 +282,15 @@ impl Finish<'_, '_> {
         }
     }
 
-    /// By topology key: the domain, where some pod needs it to be decided.
+    /// By topology key: the domain, where some pod needs it to be decided, or others count on the pod there.
     fn pinned(&self, bin: &Bin) -> Vec<u32> {
         let world = self.state.world;
         let mut out = vec![NO_DOMAIN; bin.domains.len()];
         for item in &bin.items {
             let class = self.state.class_of(item.demand);
             let variant = self.state.variant(item.demand, item.rung);
-            for &group in variant.domain_groups.iter().chain(&class.kept_from_domain) {
+            let counted_on = class.selected.iter().filter(|g| self.state.live.contains(g));
+            for &group in variant.domain_groups.iter().chain(&class.kept_from_domain).chain(counted_on) {
                 let key = world.topo_key_of(group);
                 out[key] = bin.domains[key];
             }

@@ -47,7 +47,7 @@ pub use explain::{Explanation, PoolMiss, Rule, explain};
 pub use options::{Effort, MinValuesPolicy, Options, PreferencePolicy};
 pub use plan::{ExistingNode, Launch, NewNode, Plan, PodRef, Unschedulable};
 pub use snapshot::Snapshot;
-pub use solve::{simulate, simulate_many, solve};
+pub use solve::{first_fit, simulate, simulate_many, solve};
 pub use update::{Change, NeedsRebuild};
 
 /// A node of one snapshot. Meaningless in another.

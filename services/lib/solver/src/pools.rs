@@ -138,14 +138,23 @@ pub(crate) fn keep_offered(reach: &mut Reach, table: &TypeTable) {
     }
 }
 
+/// A claim names types, not offerings: whichever of its capacities a type comes with, the largest is what may be launched.
 fn limits(pool: &NodePool, table: &TypeTable) -> Vec<Limit> {
+    let by_row = |resource: &str| -> Vec<i64> {
+        let mut by_type = vec![0_i64; table.types.len()];
+        for row in &table.rows {
+            let slot = &mut by_type[row.of_type];
+            *slot = (*slot).max(row.capacity.get(resource).milli_ceil());
+        }
+        table.rows.iter().map(|row| by_type[row.of_type]).collect()
+    };
     pool.limits
         .iter()
         .filter(|(name, _)| *name != resources::NODES)
         .map(|(name, limit)| Limit {
             resource: name.to_owned(),
             limit: limit.milli_floor(),
-            by_row: table.rows.iter().map(|row| row.capacity.get(name).milli_ceil()).collect(),
+            by_row: by_row(name),
         })
         .collect()
 }

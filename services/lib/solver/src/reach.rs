@@ -24,7 +24,7 @@ impl WellKnown {
 /// Labels still open on a new node, with what is allowed for each.
 pub(crate) type Loose = Vec<Requirement>;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Reach {
     pub(crate) rows: Bits,
     pub(crate) cells: Bits,

@@ -14,8 +14,10 @@ use crate::nodes::PodEntry;
 use crate::options::{Effort, Options};
 use crate::pack::greedy::{self, Leftover};
 use crate::pack::repack::columns::{self, Proof};
-use crate::pack::repack::construct::construct;
-use crate::pack::repack::improve::improve;
+use crate::pack::repack::construct::{at_most, construct};
+use crate::pack::repack::fill::Scratch;
+use crate::pack::repack::improve::Improver;
+use crate::pack::repack::problem::Choice;
 use crate::pack::repack::realize::Parts;
 use crate::plan::{Plan, PodRef, Unschedulable};
 use crate::snapshot::Snapshot;
@@ -27,6 +29,16 @@ use crate::world::World;
 /// `keep_going` is asked between steps; once it says no, the best valid plan so far is returned.
 pub fn solve(snapshot: &Snapshot, options: &Options, keep_going: &(dyn Fn() -> bool + Sync)) -> Plan {
     simulate(snapshot, &[], &[], options, keep_going)
+}
+
+/// First fit, decreasing, and nothing else: what plans are measured against, and never dearer than.
+pub fn first_fit(snapshot: &Snapshot, options: &Options) -> Plan {
+    let world = &*snapshot.world;
+    let demands = demands(world, pods_to_place(world, &[]));
+    let (state, leftover) = place_all(world, options, &demands, &[], &|| true);
+    let mut plan = finish::plan(&state, &leftover, None);
+    plan.unschedulable.extend(rejected(world));
+    plan
 }
 
 /// As [`solve`], in a cluster without the nodes of `remove` and with `added` pods. Pods of removed nodes that can be moved
@@ -49,11 +61,16 @@ pub fn simulate(
     let pods = pods_to_place(world, &removed);
     let demands = demands(world, pods);
     let mut plan = decide(world, options, &demands, &removed, keep_going);
-    for (pod, why) in world.rejected.iter() {
-        plan.unschedulable
-            .push(Unschedulable { pod: pod.clone(), why: Arc::new(Explanation::rejected(why)) });
-    }
+    plan.unschedulable.extend(rejected(world));
     plan
+}
+
+fn rejected(world: &World) -> impl Iterator<Item = Unschedulable> {
+    let told = |(pod, why): &(PodRef, String)| Unschedulable {
+        pod: pod.clone(),
+        why: Arc::new(Explanation::rejected(why)),
+    };
+    world.rejected.iter().map(told)
 }
 
 /// Pods that the snapshot was not compiled for cannot be judged; everything else can.
@@ -94,6 +111,25 @@ fn decide(
     removed: &[u32],
     keep_going: &(dyn Fn() -> bool + Sync),
 ) -> Plan {
+    let (state, leftover) = place_all(world, options, demands, removed, keep_going);
+    let full = options.effort == Effort::Full && !leftover.timed_out;
+    let (better, proven) = pack_by_price(&state, options.effort, keep_going);
+    let bound = match proven {
+        Some(bound) => Some(bound),
+        None if full => Some(bound::of(&state, &leftover, keep_going)),
+        None => None,
+    };
+    finish::plan(better.as_ref().unwrap_or(&state), &leftover, bound)
+}
+
+/// Every pod that can be placed, first fit; the important ones first where not all can.
+fn place_all<'w>(
+    world: &'w World,
+    options: &'w Options,
+    demands: &'w [Demand<'w>],
+    removed: &[u32],
+    keep_going: &(dyn Fn() -> bool + Sync),
+) -> (State<'w>, Leftover) {
     let order: Vec<DemandId> = (0..demands.len() as DemandId).collect();
     let mut state = State::new(world, options, demands, removed);
     let mut leftover = greedy::run(&mut state, &order, keep_going);
@@ -104,14 +140,7 @@ fn decide(
             (state, leftover) = (other, other_left);
         }
     }
-    let full = options.effort == Effort::Full && !leftover.timed_out;
-    let (better, proven) = pack_by_price(&state, options.effort, keep_going);
-    let bound = match proven {
-        Some(bound) => Some(bound),
-        None if full => Some(bound::of(&state, &leftover, keep_going)),
-        None => None,
-    };
-    finish::plan(better.as_ref().unwrap_or(&state), &leftover, bound)
+    (state, leftover)
 }
 
 /// An order that serves the important pods first, where not all can be served and they differ in importance.
@@ -138,8 +167,15 @@ fn missed(world: &World, demands: &[Demand<'_>], leftover: &Leftover) -> Vec<(bo
     by_priority.into_iter().map(|((buffer, priority), count)| (buffer, priority, count)).collect()
 }
 
-/// Further rounds of improvement on plain workloads.
-const MOST_BATCHES: u64 = 4;
+/// Rounds of improvement: of a what-if, of a packing under rules, and of one batch where only price matters.
+const QUICK_ROUNDS: usize = 20;
+const LEAST_ROUNDS: usize = 300;
+const MOST_ROUNDS: usize = 1500;
+/// Rounds get slower with the number of nodes and sizes: fewer of them, then.
+const ROUNDS_TIMES_PARTS: usize = 800_000;
+const PLAIN_ROUNDS: usize = 2000;
+/// Batches on plain workloads, each looking beyond the nodes that the last one looked at.
+const MOST_BATCHES: usize = 6;
 
 /// The decision packed again by price, if that is cheaper, and a bound if packing was the whole problem.
 fn pack_by_price<'w>(
@@ -147,26 +183,45 @@ fn pack_by_price<'w>(
     effort: Effort,
     keep_going: &(dyn Fn() -> bool + Sync),
 ) -> (Option<State<'w>>, Option<i64>) {
+    // One node in place of others is what a what-if looks for; two cheaper ones would be of no use to it.
+    if effort == Effort::Quick && state.bins.len() < 2 {
+        return (None, None);
+    }
     let parts = Parts::of(state);
     if parts.pieces.is_empty() || !keep_going() {
         return (None, None);
     }
-    let (problem, size_of) = parts.problem(state);
+    let whole = effort == Effort::Full && parts.are_everything(state);
+    let (problem, size_of) = parts.problem(state, if whole { Choice::All } else { Choice::Few });
     if !problem.is_feasible() {
         return (None, None);
     }
-    let whole = effort == Effort::Full && parts.are_everything(state);
-    let priced = columns::price(&problem, if whole { Proof::Exact } else { Proof::None }, keep_going);
-    let mut loads = construct(&problem, &priced);
-    let rounds = if effort == Effort::Full { 1500 } else { 20 };
-    loads = improve(&problem, &priced.value, &priced.good, loads, (0, rounds), keep_going);
-    // Where a close bound says that there is more to gain, it is worth more attempts.
-    for batch in 1..=MOST_BATCHES {
-        if !whole || problem.cost(&loads) <= priced.bound.saturating_add(priced.bound / 66) {
-            break;
+    let priced = match effort {
+        Effort::Quick => columns::by_resources(&problem),
+        Effort::Full if whole => columns::price(&problem, Proof::Exact, keep_going),
+        Effort::Full => columns::price(&problem, Proof::None, keep_going),
+    };
+    let mut scratch = Scratch::default();
+    let most = at_most(&problem, &priced.value, &mut scratch);
+    let loads = construct(&problem, &priced, &most, &mut scratch);
+    let rounds = (ROUNDS_TIMES_PARTS / (loads.len() + problem.sizes.len())).clamp(LEAST_ROUNDS, MOST_ROUNDS);
+    let mut improver = Improver::new(&problem, &priced.value, &priced.good, &most, loads);
+    match effort {
+        Effort::Quick => improver.run(QUICK_ROUNDS, 8, keep_going),
+        Effort::Full if !whole => improver.run(rounds, 32, keep_going),
+        Effort::Full => {
+            for batch in 0..MOST_BATCHES {
+                let before = improver.cost();
+                improver.run(PLAIN_ROUNDS, 8 << batch, keep_going);
+                // Where a close bound says that there is more to gain, it is worth more attempts, while they gain anything.
+                let close = improver.cost() <= priced.bound.saturating_add(priced.bound / 66);
+                if close || (batch > 1 && before - improver.cost() < before / 2000) {
+                    break;
+                }
+            }
         }
-        loads = improve(&problem, &priced.value, &priced.good, loads, (batch, rounds), keep_going);
     }
+    let loads = improver.into_loads();
     let packed =
         parts.realize(state, &problem, &size_of, &loads).filter(|packed| packed.cost() < state.cost());
     (packed, whole.then_some(priced.bound))

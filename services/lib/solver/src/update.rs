@@ -35,28 +35,25 @@ impl Snapshot {
     /// A snapshot with the changes made, in order.
     pub fn apply(&self, changes: &[Change]) -> Result<Self, NeedsRebuild> {
         let mut world = (*self.world).clone();
-        let mut nodes_changed = false;
+        let mut stale = false;
         for change in changes {
+            let of_node = matches!(change, Change::NodeSet(_) | Change::NodeRemoved(_));
+            // Pods find their nodes by index, so the list must be in order for them; a run of changes of nodes needs that once.
+            if stale && !of_node {
+                world.order_nodes();
+            }
+            stale = of_node;
             match change {
                 Change::PodAdded(pod) => world.add_pod(pod)?,
                 Change::PodRemoved { namespace, name, node } => {
                     world.remove_pod(namespace, name, node.as_deref())
                 }
-                Change::NodeSet(node) => {
-                    world.set_node(node)?;
-                    nodes_changed = true;
-                }
-                Change::NodeRemoved(name) => {
-                    world.nodes.retain(|n| n.name != *name);
-                    nodes_changed = true;
-                }
+                Change::NodeSet(node) => world.set_node(node)?,
+                Change::NodeRemoved(name) => world.nodes.retain(|n| n.name != *name),
             }
-            // Later changes find nodes by index: keep everything in step when the list itself changes.
-            if nodes_changed {
-                world.nodes.sort_by(|a, b| a.order().cmp(&b.order()));
-                world.refresh_nodes();
-                nodes_changed = false;
-            }
+        }
+        if stale {
+            world.order_nodes();
         }
         Ok(Self { world: Arc::new(world) })
     }
@@ -72,6 +69,11 @@ impl Snapshot {
 }
 
 impl World {
+    fn order_nodes(&mut self) {
+        self.nodes.sort_by(|a, b| a.order().cmp(&b.order()));
+        self.refresh_nodes();
+    }
+
     fn add_pod(&mut self, pod: &Pod) -> Result<(), NeedsRebuild> {
         if let (Some(why), None) = (&pod.rejected, &pod.node) {
             let key = PodRef { namespace: Arc::clone(&pod.namespace), name: Arc::clone(&pod.name) };

@@ -3,9 +3,10 @@
 mod fixture;
 
 use fixture::*;
+use model::catalog::InstanceType;
 use model::requirement::Operator;
 use model::taint::Effect;
-use solver::{MinValuesPolicy, Options, PreferencePolicy};
+use solver::{MinValuesPolicy, Options, Plan, PreferencePolicy, Rule};
 
 #[track_caller]
 fn schedules(pod: PodBuilder) {
@@ -442,4 +443,78 @@ fn rejected_pods_are_reported_and_disturb_nothing() {
     assert_eq!(left_over(&plan), ["bad"]);
     assert_eq!(plan.unschedulable[0].why.to_string(), "volume claim default/x does not exist");
     assert_eq!(placed(&plan), 1);
+}
+
+#[test]
+fn a_selector_that_contradicts_the_affinity_is_met_by_no_node() {
+    let torn = || pod("torn").select("team", "red").or_requires(requires("team", Operator::NotIn, &["red"]));
+    let plan = cluster()
+        .pool(pool("unlabelled"))
+        .pool(pool("red").label("team", "red"))
+        .node(node("plain"))
+        .node(node("red-node").label("team", "red"))
+        .pod(torn())
+        .pod(pod("fine").select("team", "red"))
+        .plan();
+    assert_eq!(left_over(&plan), ["torn"]);
+    let why = plan.unschedulable[0].why.to_string();
+    assert!(why.contains("contradict each other on label team"), "{why}");
+    // Another alternative of the affinity still does.
+    let plan = cluster()
+        .pool(pool("red").label("team", "red"))
+        .pod(torn().or_requires(is(ZONE, &[ZONES[0]])))
+        .plan();
+    assert_eq!(placed(&plan), 1);
+}
+
+/// Five cheap types of one family and one dear one of each of two others.
+fn lopsided() -> Vec<InstanceType> {
+    let of = |family: &str, n: i64, price: f64| {
+        instance_type(&format!("{family}-{n}")).cpu(4).memory(16).price(price).label("family", family).build()
+    };
+    let mut types: Vec<InstanceType> = (0..5).map(|n| of("a", n, 0.1 + 0.001 * n as f64)).collect();
+    types.extend([of("b", 0, 0.5), of("c", 0, 0.6)]);
+    types
+}
+
+fn wants_three_families(most: usize, policy: MinValuesPolicy) -> Plan {
+    let options = Options { max_instance_types: most, min_values: policy, ..Options::default() };
+    cluster()
+        .pool(pool("default").types(lopsided()).min_values("family", Operator::Exists, &[], 3))
+        .pod(pod("a").cpu("1"))
+        .plan_with(&options)
+}
+
+#[test]
+fn a_list_of_types_that_is_cut_keeps_the_values_that_min_values_asks_for() {
+    let plan = wants_three_families(4, MinValuesPolicy::Strict);
+    assert_eq!(type_names(&plan.new_nodes[0]), ["a-0", "a-1", "b-0", "c-0"]);
+}
+
+#[test]
+fn a_list_that_cannot_hold_enough_values_makes_no_node_or_says_that_it_fell_short() {
+    let strict = wants_three_families(2, MinValuesPolicy::Strict);
+    assert!(strict.new_nodes.is_empty());
+    assert_eq!(strict.unschedulable[0].why.pools[0].rule, Rule::MinValues);
+    let relaxed = wants_three_families(2, MinValuesPolicy::BestEffort);
+    let node = &relaxed.new_nodes[0];
+    assert!(node.min_values_relaxed);
+    assert_eq!(node.instance_types.len(), 2);
+    let family = node.requirements.get("family").and_then(|r| r.min_values());
+    assert_eq!(family, Some(2));
+}
+
+#[test]
+fn limits_count_the_largest_capacity_that_a_type_may_come_with() {
+    let mut kind = instance_type("t").cpu(2).memory(8).build();
+    for offering in kind.offerings.iter_mut().take(2) {
+        offering.capacity_override = resources(&[("memory", "768Mi")]);
+    }
+    let input = cluster()
+        .pool(pool("default").types(vec![kind]).limit("memory", "12Gi"))
+        .pods(pod("a").cpu("1500m").memory("256Mi").times(3))
+        .input();
+    let plan = solver::solve(&solver::Snapshot::build(input.clone()), &Options::default(), &|| true);
+    assert!(solver::check::check(&input, &plan, &Options::default()).is_empty());
+    assert_eq!(plan.new_nodes.len(), 1, "two nodes could grow to 16Gi");
 }

@@ -3,10 +3,11 @@
 mod fixture;
 
 use fixture::*;
+use model::catalog::{CapacityType, InstanceType};
 use model::pod::{LabelSelector, NodeInclusionPolicy};
 use model::requirement::Operator;
 use model::taint::Effect;
-use solver::{Options, PreferencePolicy};
+use solver::{Options, Plan, PreferencePolicy};
 
 const APP: &[(&str, &str)] = &[("app", "web")];
 
@@ -408,4 +409,122 @@ fn a_volume_zone_does_not_shrink_the_spread() {
         .plan();
     assert_eq!(skew(&plan, ZONE), [1, 1, 2]);
     assert_eq!(zone_of(node_of(&plan, "bound")).as_deref(), Some(ZONES[0]));
+}
+
+/// The plan, which the checker must find nothing wrong with.
+#[track_caller]
+fn sound(cluster: ClusterBuilder, options: &Options) -> Plan {
+    let input = cluster.input();
+    let plan = solver::solve(&solver::Snapshot::build(input.clone()), options, &|| true);
+    let wrong: Vec<String> =
+        solver::check::check(&input, &plan, options).iter().map(ToString::to_string).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    plan
+}
+
+/// What holds the leader is cheaper in one zone, what holds the follower alone in another: price alone would part them.
+fn zones_of_their_own() -> Vec<InstanceType> {
+    let only = |name: &str, zone: &str, cpu: i64, price: f64| {
+        instance_type(name).cpu(cpu).memory(8).price(price).offered(&[(zone, CapacityType::OnDemand)]).build()
+    };
+    vec![
+        only("roomy", ZONES[1], 2, 0.0765),
+        only("large", ZONES[0], 8, 0.177),
+        only("small", ZONES[0], 1, 0.0109),
+    ]
+}
+
+#[test]
+fn pods_that_others_follow_stay_in_their_zone_when_nodes_are_packed_again() {
+    let plan = sound(
+        cluster()
+            .pool(pool("default").types(zones_of_their_own()))
+            .pod(pod("follower").cpu("50m").with(term(ZONE, &[("app", "a")])))
+            .pod(pod("leader").app("a").cpu("1500m").memory("1Gi")),
+        &Options::default(),
+    );
+    assert_eq!(zone_of(node_of(&plan, "follower")), zone_of(node_of(&plan, "leader")));
+    assert_eq!(plan.cost.to_string(), "0.0765", "the zone is decided by what the leader costs there");
+}
+
+#[test]
+fn pods_that_even_out_a_spread_stay_where_they_count() {
+    // The plain pods of the same app fill one zone; the spread pods rely on that.
+    let plan = sound(
+        cluster()
+            .pool(pool("default").types(linear(40)))
+            .pods(pod("plain").app("web").cpu("900m").in_zone(ZONES[0]).times(6))
+            .pods(pod("spread").app("web").cpu("500m").spread(spread(ZONE, 1, &[("app", "web")])).times(20))
+            .pods(pod("free").app("web").cpu("700m").times(10)),
+        &Options::default(),
+    );
+    assert!(plan.is_complete());
+}
+
+#[test]
+fn a_pod_bound_to_a_node_that_is_missing_from_the_input_disturbs_nobody() {
+    let keeps_away = pod("gone").on_node("missing").apart_from(term(ZONE, &[("app", "a")]));
+    let plan = sound(
+        default_cluster()
+            .pod(keeps_away)
+            .pods(pod("a").app("a").cpu("1").times(5))
+            .pods(pod("other").cpu("100m").rather_apart_from(20, term(HOST, &[("app", "c")])).times(3)),
+        &Options::default(),
+    );
+    assert_eq!(placed(&plan), 8);
+}
+
+#[test]
+fn a_pod_joins_one_of_its_kind_whose_domain_was_still_open() {
+    // The first pod has no rule on the zone; the second must not open another zone as the first of its kind.
+    let plan = sound(
+        cluster()
+            .pool(pool("default").types(linear(4)))
+            .pod(pod("open").app("c").cpu("3").apart_from(term(HOST, &[("app", "c")])))
+            .pod(
+                pod("joins")
+                    .app("c")
+                    .cpu("2")
+                    .with(term(ZONE, &[("app", "c")]))
+                    .apart_from(term(HOST, &[("app", "c")])),
+            ),
+        &Options::default(),
+    );
+    assert_eq!(zone_of(node_of(&plan, "open")), zone_of(node_of(&plan, "joins")));
+}
+
+#[test]
+fn an_allowed_skew_is_not_used_up_where_even_shares_are_cheaper() {
+    let plan = cluster()
+        .pool(pool("default").types(linear(40)))
+        .pods(pod("a").app("a").cpu("2500m").spread(spread(ZONE, 2, &[("app", "a")])).times(35))
+        .plan();
+    assert_eq!(skew(&plan, ZONE), [11, 12, 12]);
+}
+
+#[test]
+fn a_spread_that_honors_taints_counts_nodes_whose_soft_taint_was_put_up_with() {
+    let mut constraint = spread(ZONE, 1, &[("app", "a")]);
+    constraint.node_taints_policy = NodeInclusionPolicy::Honor;
+    let plan = sound(
+        cluster()
+            .pool(pool("default").types(linear(8)).taint("soft", "yes", Effect::PreferNoSchedule))
+            .pods(pod("a").app("a").cpu("1").spread(constraint).times(6)),
+        &Options::default(),
+    );
+    assert_eq!(placed(&plan), 6);
+}
+
+#[test]
+fn a_spread_over_capacity_types_forgets_reservations_that_are_not_used() {
+    let both = [(ZONES[0], CapacityType::Spot), (ZONES[0], CapacityType::OnDemand)];
+    let reserved =
+        instance_type("r").cpu(4).memory(16).price(0.2).offered(&both).reserved("cr-1", 2, 0.01).build();
+    let plan = sound(
+        cluster()
+            .pool(pool("default").types(vec![reserved]))
+            .pods(pod("a").app("a").cpu("1").spread(spread(CAPACITY_TYPE, 1, &[("app", "a")])).times(4)),
+        &Options { use_reserved: false, ..Options::default() },
+    );
+    assert_eq!(placed(&plan), 4);
 }

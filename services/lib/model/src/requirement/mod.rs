@@ -39,6 +39,9 @@ pub struct Requirement {
     gte: Option<i64>,
     lte: Option<i64>,
     min_values: Option<u32>,
+    /// The label must be there. What the operator alone does not tell once requirements have been intersected: `Exists` and
+    /// `NotIn [a]` leave a complement that absence does not satisfy, `In [a]` and `NotIn [a]` leave what nothing satisfies.
+    present: bool,
 }
 
 impl Requirement {
@@ -57,6 +60,7 @@ impl Requirement {
             gte: None,
             lte: None,
             min_values,
+            present: !matches!(operator, Operator::NotIn | Operator::DoesNotExist),
         };
         let mut values = values.into_iter().map(Into::into);
         match operator {
@@ -64,6 +68,8 @@ impl Requirement {
             Operator::NotIn => {
                 requirement.complement = true;
                 requirement.values = values.collect();
+                // Excluding nothing is Exists, as in the reference.
+                requirement.present = requirement.values.is_empty();
             }
             Operator::Exists => requirement.complement = true,
             Operator::DoesNotExist => {}
@@ -84,6 +90,7 @@ impl Requirement {
             _ => self.lte = value,
         }
         self.complement = self.gte.is_some() || self.lte.is_some();
+        self.present = self.complement;
     }
 
     /// `key In [value]`, what a label is.
@@ -171,11 +178,17 @@ impl Requirement {
 
     /// Whether a node without the label satisfies this.
     #[must_use]
-    pub fn allows_absence(&self) -> bool {
-        matches!(self.operator(), Operator::NotIn | Operator::DoesNotExist)
+    pub const fn allows_absence(&self) -> bool {
+        !self.present
     }
 
-    /// No value is allowed: DoesNotExist.
+    /// Neither a value nor absence satisfies this: it was made of requirements that contradict each other.
+    #[must_use]
+    pub fn is_impossible(&self) -> bool {
+        self.present && self.is_empty()
+    }
+
+    /// No value is allowed: DoesNotExist, or a contradiction.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         !self.complement && self.values.is_empty()
@@ -223,6 +236,7 @@ impl Requirement {
         let gte = self.gte.max(other.gte);
         let lte = tighter(self.lte, other.lte);
         let min_values = self.min_values.max(other.min_values);
+        let present = self.present || other.present;
         let key = self.key.clone();
         if crossed(gte, lte) {
             return Self {
@@ -232,6 +246,7 @@ impl Requirement {
                 gte: None,
                 lte: None,
                 min_values,
+                present,
             };
         }
         let complement = self.complement && other.complement;
@@ -249,6 +264,7 @@ impl Requirement {
             gte: if complement { gte } else { None },
             lte: if complement { lte } else { None },
             min_values,
+            present,
         }
     }
 

@@ -51,8 +51,24 @@ proptest! {
     }
 
     #[test]
-    fn exists_is_the_neutral_element(a in requirement()) {
-        prop_assert_eq!(a.intersect(&Requirement::exists("key")), a);
+    fn exists_allows_every_value_but_not_absence(a in requirement(), v in value()) {
+        let both = a.intersect(&Requirement::exists("key"));
+        prop_assert_eq!(both.contains(&v), a.contains(&v));
+        prop_assert!(!both.allows_absence());
+        if !a.allows_absence() {
+            prop_assert_eq!(both, a);
+        }
+    }
+
+    #[test]
+    fn a_node_without_the_label_satisfies_both_iff_it_satisfies_the_intersection(a in requirement(), b in requirement()) {
+        prop_assert_eq!(a.intersect(&b).allows_absence(), a.allows_absence() && b.allows_absence());
+    }
+
+    #[test]
+    fn what_nothing_satisfies_came_from_a_contradiction(a in requirement(), b in requirement()) {
+        let both = a.intersect(&b);
+        prop_assert_eq!(both.is_impossible(), !a.overlaps(&b) && !(a.allows_absence() && b.allows_absence()));
     }
 
     #[test]
@@ -85,7 +101,8 @@ proptest! {
         prop_assert_eq!(read.min_values(), a.min_values());
         // Only exclusions within bounds cannot be written.
         if a.gte().is_none() && a.lte().is_none() || a.values().is_empty() {
-            prop_assert_eq!(read, a);
+            let written = |r: &Requirement| (r.operator(), r.values().clone(), r.gte(), r.lte());
+            prop_assert_eq!(written(&read), written(&a));
         }
     }
 }

@@ -132,6 +132,12 @@ impl Requirements {
         self.iter().filter_map(|requirement| Some((requirement.key(), requirement.min_values()?)))
     }
 
+    /// The first key on which nothing satisfies the set, not even the absence of the label.
+    #[must_use]
+    pub fn contradiction(&self) -> Option<&str> {
+        self.iter().find(|requirement| requirement.is_impossible()).map(Requirement::key)
+    }
+
     #[must_use]
     pub fn has_min_values(&self) -> bool {
         self.min_values().next().is_some()

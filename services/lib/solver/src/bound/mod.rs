@@ -10,16 +10,12 @@ use crate::engine::demand::DemandId;
 use crate::engine::state::State;
 use crate::pack::greedy::Leftover;
 use crate::pack::repack::columns;
-use crate::pack::repack::problem::{Ask, Problem};
+use crate::pack::repack::problem::{Ask, Choice, Problem};
 use crate::pack::repack::realize::{caps, reserved};
 
 /// In micro-dollars an hour.
 pub(crate) fn of(state: &State<'_>, leftover: &Leftover, keep_going: &(dyn Fn() -> bool + Sync)) -> i64 {
     let world = state.world;
-    // Reserved capacity may be worth more than its price, and free room on nodes could have gone to other pods.
-    if !reserved(state).is_empty() && state.bins.iter().any(|b| b.reservation.is_some()) {
-        return 0;
-    }
     let mut asks = Vec::new();
     for demand in 0..state.demands.len() as DemandId {
         let placed = state.demands[demand as usize].pods.len() as u32 - leftover.counts[demand as usize];
@@ -42,9 +38,9 @@ pub(crate) fn of(state: &State<'_>, leftover: &Leftover, keep_going: &(dyn Fn() 
         let (cap, exclusion) = caps(state, demand, rung as u8);
         asks.push(Ask { request: &class.requests, count: placed, cap, exclusion, reaches });
     }
-    let (problem, _) = Problem::new(world, &asks, &reserved(state));
-    if !state.touched.is_empty() {
-        return beside_nodes(state, &problem);
+    let (problem, _) = Problem::new(world, &asks, &reserved(state), Choice::All);
+    if !state.touched.is_empty() || has_reservations(state) {
+        return beside_room(state, &problem);
     }
     if !problem.is_feasible() {
         return 0;
@@ -55,9 +51,18 @@ pub(crate) fn of(state: &State<'_>, leftover: &Leftover, keep_going: &(dyn Fn() 
     columns::price(&problem, columns::Proof::Quick, keep_going).bound
 }
 
-/// Pods on nodes that exist need not be paid for, and other pods could have gone there: at resource prices that no new node
-/// beats, what the pods are worth beyond all free room has to be bought.
-fn beside_nodes(state: &State<'_>, problem: &Problem) -> i64 {
+/// Some pool can use capacity that is reserved.
+fn has_reservations(state: &State<'_>) -> bool {
+    let reserved = reserved(state);
+    let usable = |pool: &crate::pools::PoolData| pool.usable && pool.base.cells.meets(&reserved);
+    state.options.use_reserved
+        && state.world.cells.reservations.iter().any(|r| r.capacity > 0)
+        && state.world.pools.iter().any(usable)
+}
+
+/// Pods on nodes that exist need not be paid for, those on reserved instances only what these cost, and other pods could have
+/// gone there: at resource prices that no new node beats, what the pods are worth beyond all such room has to be bought.
+fn beside_room(state: &State<'_>, problem: &Problem) -> i64 {
     let (prices, _, _) = columns::resource_prices(problem);
     if prices.is_empty() || !problem.is_feasible() {
         return 0;
@@ -67,5 +72,24 @@ fn beside_nodes(state: &State<'_>, problem: &Problem) -> i64 {
     let pods: f64 = problem.sizes.iter().map(|s| worth(&s.request) * f64::from(s.count)).sum();
     let open = state.world.open.iter().filter(|n| state.removed.binary_search(&(*n as u32)).is_err());
     let free: f64 = open.map(|n| worth(state.world.free(n))).sum();
-    crate::pack::repack::knapsack::cautious(pods - free * (1.0 + 1e-9))
+    let saved: f64 = if has_reservations(state) { reserved_savings(state, &worth) } else { 0.0 };
+    crate::pack::repack::knapsack::cautious(pods - (free + saved) * (1.0 + 1e-9))
+}
+
+/// The most that all reserved instances together can save: each holds what its largest type has room for, at its price.
+fn reserved_savings(state: &State<'_>, worth: &dyn Fn(&[i64]) -> f64) -> f64 {
+    let (world, dims) = (state.world, state.world.dims.len());
+    let mut most = vec![0.0_f64; world.cells.reservations.len()];
+    for pool in world.pools.iter().filter(|p| p.usable) {
+        let table = &world.tables[pool.table];
+        for row in pool.base.rows.iter() {
+            for cell in table.rows[row].cells.iter().filter(|c| pool.base.cells.has(*c)) {
+                if let Some(id) = world.cells.list[cell].reservation {
+                    let saved = worth(pool.room(row, dims)) - table.price(row, cell) as f64;
+                    most[id] = most[id].max(saved);
+                }
+            }
+        }
+    }
+    most.iter().zip(&world.cells.reservations).map(|(most, r)| most * f64::from(r.capacity)).sum()
 }

@@ -2,6 +2,8 @@
 //!
 //! Pods arrive one by one, so that two pods cannot vouch for each other: a pod is admitted once all it asks for is there.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use model::labels;
 use model::pod::{Pod, PodAffinityTerm};
 
@@ -11,31 +13,51 @@ use super::selectors::Selected;
 use super::sites::Cluster;
 use super::violation::Violation;
 
-/// A term, and whom it selects.
-type Ask<'a> = (&'a PodAffinityTerm, Selected);
+/// A distinct wish for company: a topology key, whom it selects, and how many of those have been admitted where.
+struct Wish {
+    key: String,
+    selected: Selected,
+    by_domain: BTreeMap<String, usize>,
+    by_site: BTreeMap<usize, usize>,
+    /// Sites of those whose presence rules out being the first: they ran before, or came as the first themselves.
+    taken: BTreeSet<usize>,
+}
 
-/// A pod, where it is, and what it asks for.
+/// A pod of the plan that asks for company.
 struct Guest<'a> {
     pod: &'a Pod,
     site: usize,
-    new: bool,
-    asks: Vec<Ask<'a>>,
+    /// Indices of wishes.
+    asks: Vec<usize>,
     admitted: bool,
-    /// Admitted as the first of its kind.
-    first: bool,
+}
+
+struct Party<'c, 'a> {
+    cluster: &'c Cluster<'a>,
+    domains: &'c Domains,
+    wishes: Vec<Wish>,
+    guests: Vec<Guest<'a>>,
 }
 
 pub(super) fn check(cluster: &Cluster<'_>, domains: &Domains, found: &mut Vec<Violation>) {
-    let mut guests: Vec<Guest<'_>> =
-        cluster.counted().map(|(pod, site, new)| guest(cluster, pod, site, new)).collect();
-    if guests.iter().all(|guest| guest.admitted) {
+    let mut party = Party { cluster, domains, wishes: Vec::new(), guests: Vec::new() };
+    for (pod, site, _) in cluster.counted().filter(|(pod, _, new)| *new && !pod.spec.affinity.is_empty()) {
+        let asks = pod.spec.affinity.iter().map(|term| party.wish(pod, term)).collect();
+        party.guests.push(Guest { pod, site, asks, admitted: false });
+    }
+    if party.guests.is_empty() {
         return;
     }
+    for (pod, site, new) in cluster.counted() {
+        if !new || pod.spec.affinity.is_empty() {
+            party.welcome(pod, site, !new);
+        }
+    }
     // What others vouch for goes first: being the first of one's kind is open to one domain only.
-    while admit_joining(&mut guests, domains) || admit_first(&mut guests, domains) {}
-    for guest in guests.iter().filter(|guest| !guest.admitted) {
-        let unmet = guest.asks.iter().find(|ask| !shares(&guests, guest, ask, domains));
-        let key = unmet.or_else(|| guest.asks.first()).map_or("", |(term, _)| &term.topology_key);
+    while party.admit_joining() || party.admit_first() {}
+    for guest in party.guests.iter().filter(|guest| !guest.admitted) {
+        let unmet = guest.asks.iter().find(|ask| !party.shares(guest, **ask));
+        let key = unmet.or_else(|| guest.asks.first()).map_or("", |ask| &party.wishes[*ask].key);
         found.push(Violation::AffinityUnmet {
             pod: guest.pod.key(),
             at: cluster.sites[guest.site].place.clone(),
@@ -44,63 +66,90 @@ pub(super) fn check(cluster: &Cluster<'_>, domains: &Domains, found: &mut Vec<Vi
     }
 }
 
-fn guest<'a>(cluster: &Cluster<'a>, pod: &'a Pod, site: usize, new: bool) -> Guest<'a> {
-    let terms = if new { &pod.spec.affinity[..] } else { &[] };
-    let asks: Vec<_> = terms.iter().map(|term| (term, Selected::by_term(cluster.input, pod, term))).collect();
-    let admitted = asks.is_empty();
-    Guest { pod, site, new, asks, admitted, first: false }
-}
+impl<'a> Party<'_, 'a> {
+    fn wish(&mut self, pod: &Pod, term: &PodAffinityTerm) -> usize {
+        let selected = Selected::by_term(self.cluster.input, pod, term);
+        let same = |wish: &Wish| wish.key == term.topology_key && wish.selected == selected;
+        self.wishes.iter().position(same).unwrap_or_else(|| {
+            self.wishes.push(Wish {
+                key: term.topology_key.clone(),
+                selected,
+                by_domain: BTreeMap::new(),
+                by_site: BTreeMap::new(),
+                taken: BTreeSet::new(),
+            });
+            self.wishes.len() - 1
+        })
+    }
 
-/// Admits everybody who has company now; says whether anybody did.
-fn admit_joining(guests: &mut [Guest<'_>], domains: &Domains) -> bool {
-    let mut some = false;
-    for index in 0..guests.len() {
-        let guest = &guests[index];
-        if !guest.admitted && guest.asks.iter().all(|ask| shares(guests, guest, ask, domains)) {
-            guests[index].admitted = true;
-            some = true;
+    /// Counts a pod that is there now for all who wish for it.
+    fn welcome(&mut self, pod: &Pod, site: usize, rules_out_firsts: bool) {
+        for wish in self.wishes.iter_mut().filter(|wish| wish.selected.has(pod)) {
+            *wish.by_site.entry(site).or_default() += 1;
+            if let Some(domain) = self.domains.at(&wish.key, site).certain() {
+                *wish.by_domain.entry(domain.to_owned()).or_default() += 1;
+            }
+            if rules_out_firsts {
+                wish.taken.insert(site);
+            }
         }
     }
-    some
-}
 
-/// Admits one pod that needs to be the first of its kind; says whether there was one.
-fn admit_first(guests: &mut [Guest<'_>], domains: &Domains) -> bool {
-    let may = |guest: &Guest<'_>| {
-        let met =
-            |ask: &Ask<'_>| shares(guests, guest, ask, domains) || is_first(guests, guest, ask, domains);
-        !guest.admitted && guest.asks.iter().all(met)
-    };
-    let Some(index) = guests.iter().position(may) else { return false };
-    (guests[index].admitted, guests[index].first) = (true, true);
-    true
-}
+    fn admit(&mut self, index: usize, first: bool) {
+        self.guests[index].admitted = true;
+        let (pod, site): (&'a Pod, usize) = (self.guests[index].pod, self.guests[index].site);
+        self.welcome(pod, site, first);
+    }
 
-/// Some admitted pod that the term selects is certain to be in the same domain, in every outcome.
-fn shares(all: &[Guest<'_>], guest: &Guest<'_>, (term, selected): &Ask<'_>, domains: &Domains) -> bool {
-    let mine = domains.at(&term.topology_key, guest.site);
-    let others: Vec<&Guest<'_>> = all
-        .iter()
-        .filter(|other| other.admitted && !std::ptr::eq(other.pod, guest.pod) && selected.has(other.pod))
-        .collect();
-    let same_node = || others.iter().any(|other| other.site == guest.site);
-    let held = |domain: &String| {
-        others.iter().any(|o| domains.at(&term.topology_key, o.site).certain() == Some(domain.as_str()))
-    };
-    mine.exists() && (same_node() || (!mine.possible.is_empty() && mine.possible.iter().all(held)))
-}
+    /// Admits everybody who has company now; says whether anybody did.
+    fn admit_joining(&mut self) -> bool {
+        let mut some = false;
+        for index in 0..self.guests.len() {
+            let guest = &self.guests[index];
+            if !guest.admitted && guest.asks.iter().all(|ask| self.shares(guest, *ask)) {
+                self.admit(index, false);
+                some = true;
+            }
+        }
+        some
+    }
 
-/// It selects itself, and no pod that it could join is there yet. All but those that need to be first themselves can come
-/// later.
-fn is_first(all: &[Guest<'_>], guest: &Guest<'_>, (term, selected): &Ask<'_>, domains: &Domains) -> bool {
-    let key = labels::normalize(&term.topology_key);
-    let in_reach = |other: &Guest<'_>| {
-        let there = domains.at(&term.topology_key, other.site);
-        terms(&guest.pod.spec).iter().any(|mine| {
-            let mine = mine.get_or_exists(key);
-            there.possible.iter().any(|domain| mine.contains(domain))
-        })
-    };
-    let taken = |other: &Guest<'_>| (!other.new || other.first) && selected.has(other.pod) && in_reach(other);
-    selected.has(guest.pod) && domains.at(&term.topology_key, guest.site).exists() && !all.iter().any(taken)
+    /// Admits one pod that needs to be the first of its kind; says whether there was one.
+    fn admit_first(&mut self) -> bool {
+        let may = |guest: &Guest<'_>| {
+            let met = |ask: &usize| self.shares(guest, *ask) || self.is_first(guest, *ask);
+            !guest.admitted && guest.asks.iter().all(met)
+        };
+        let Some(index) = self.guests.iter().position(may) else { return false };
+        self.admit(index, true);
+        true
+    }
+
+    /// Some admitted pod that the wish selects is certain to be in the same domain, in every outcome. The guest is not admitted
+    /// itself, so that it is not counted as its own company.
+    fn shares(&self, guest: &Guest<'_>, ask: usize) -> bool {
+        let wish = &self.wishes[ask];
+        let mine = self.domains.at(&wish.key, guest.site);
+        let held = |domain: &String| wish.by_domain.contains_key(domain);
+        mine.exists()
+            && (wish.by_site.contains_key(&guest.site)
+                || (!mine.possible.is_empty() && mine.possible.iter().all(held)))
+    }
+
+    /// It selects itself, and no pod that it could join is there yet. All but those that need to be first themselves can come
+    /// later.
+    fn is_first(&self, guest: &Guest<'_>, ask: usize) -> bool {
+        let wish = &self.wishes[ask];
+        let key = labels::normalize(&wish.key);
+        let here = self.domains.at(&wish.key, guest.site);
+        // Under one of its OR-ed node-affinity terms: that it goes by this one leaves the domains of the others out.
+        let alone = |term: model::requirements::Requirements| {
+            let mine = term.get_or_exists(key);
+            let in_reach = |site: &usize| {
+                self.domains.at(&wish.key, *site).possible.iter().any(|domain| mine.contains(domain))
+            };
+            here.possible.iter().all(|domain| mine.contains(domain)) && !wish.taken.iter().any(in_reach)
+        };
+        wish.selected.has(guest.pod) && here.exists() && terms(&guest.pod.spec).into_iter().any(alone)
+    }
 }

@@ -1,27 +1,52 @@
 //! Required pod anti-affinity, in both directions: no pod shares a domain with one that it, or that selects it, keeps away
 //! from, in any outcome.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::labels;
+use model::pod::Pod;
 
 use super::domains::Domains;
 use super::selectors::Selected;
 use super::sites::Cluster;
 use super::violation::Violation;
 
+/// The pods that one selection has, by site.
+struct Known<'a> {
+    selected: Selected,
+    by_site: BTreeMap<usize, Vec<(&'a Pod, bool)>>,
+}
+
 pub(super) fn check(cluster: &Cluster<'_>, domains: &Domains, found: &mut Vec<Violation>) {
     let pods: Vec<_> = cluster.counted().collect();
+    let mut known: Vec<Known<'_>> = Vec::new();
     let mut reported = BTreeSet::new();
     for (pod, site, new) in &pods {
         for term in &pod.spec.anti_affinity {
             let selected = Selected::by_term(cluster.input, pod, term);
-            let key = &term.topology_key;
-            let met = pods.iter().find(|(other, there, other_new)| {
-                (*new || *other_new)
-                    && !std::ptr::eq(*other, *pod)
-                    && selected.has(other)
-                    && domains.at(key, *site).may_meet(domains.at(key, *there))
+            let index = known.iter().position(|k| k.selected == selected).unwrap_or_else(|| {
+                let mut by_site: BTreeMap<usize, Vec<(&Pod, bool)>> = BTreeMap::new();
+                for (other, there, new) in pods.iter().filter(|(other, ..)| selected.has(other)) {
+                    by_site.entry(*there).or_default().push((other, *new));
+                }
+                known.push(Known { selected, by_site });
+                known.len() - 1
             });
-            let Some((other, there, _)) = met else { continue };
+            let key = &term.topology_key;
+            // No two nodes share a host name.
+            let sites =
+                if labels::normalize(key) == labels::HOSTNAME { *site..site + 1 } else { 0..usize::MAX };
+            let met = known[index]
+                .by_site
+                .range(sites)
+                .filter(|(there, _)| domains.at(key, *site).may_meet(domains.at(key, **there)))
+                .find_map(|(there, others)| {
+                    let meets = |(other, other_new): &&(&Pod, bool)| {
+                        (*new || *other_new) && !std::ptr::eq(*other, *pod)
+                    };
+                    others.iter().find(meets).map(|(other, _)| (*other, *there))
+                });
+            let Some((other, there)) = met else { continue };
             // Two pods that keep away from each other are one mistake.
             if reported.contains(&(other.key(), pod.key())) {
                 continue;
@@ -31,7 +56,7 @@ pub(super) fn check(cluster: &Cluster<'_>, domains: &Domains, found: &mut Vec<Vi
                 pod: pod.key(),
                 at: cluster.sites[*site].place.clone(),
                 other: other.key(),
-                other_at: cluster.sites[*there].place.clone(),
+                other_at: cluster.sites[there].place.clone(),
                 key: key.clone(),
             });
         }

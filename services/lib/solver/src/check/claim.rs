@@ -22,12 +22,12 @@ pub(super) fn check(cluster: &Cluster<'_>, found: &mut Vec<Violation>) {
             found.push(Violation::FixedSizePool { at: at() });
         }
         check_list(site, node, found);
-        for name in node.instance_types.iter() {
-            if pool.instance_types.iter().all(|t| t.name != *name) {
-                found.push(Violation::UnknownType { at: at(), instance_type: name.clone() });
-            } else if site.outcomes_of(name).next().is_none() {
-                found.push(Violation::TypeCannotLaunch { at: at(), instance_type: name.clone() });
-            }
+        for name in node.instance_types.iter().filter(|name| site.outcomes_of(name).next().is_none()) {
+            let (at, instance_type) = (at(), name.clone());
+            found.push(match pool.instance_types.iter().any(|t| t.name == *name) {
+                true => Violation::TypeCannotLaunch { at, instance_type },
+                false => Violation::UnknownType { at, instance_type },
+            });
         }
         // Types are listed by name, so a requirement on the name has nothing to repeat.
         for asked in pool.requirements.iter().filter(|r| r.key() != labels::INSTANCE_TYPE) {

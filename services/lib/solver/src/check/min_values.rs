@@ -9,7 +9,8 @@ use crate::options::{MinValuesPolicy, Options};
 pub(super) fn check(cluster: &Cluster<'_>, options: &Options, found: &mut Vec<Violation>) {
     for (site, node, pool) in cluster.new_nodes() {
         for (key, least) in pool.requirements.min_values() {
-            let listed = pool.instance_types.iter().filter(|t| node.instance_types.contains(&t.name));
+            let names: BTreeSet<&str> = node.instance_types.iter().map(|name| &**name).collect();
+            let listed = pool.instance_types.iter().filter(|t| names.contains(&*t.name));
             let values: BTreeSet<&String> = listed
                 .filter_map(|instance| instance.requirements.get(key))
                 .filter(|value| !value.is_complement())

@@ -39,7 +39,7 @@ fn check_new(
     pool: &NodePool,
     found: &mut Vec<Violation>,
 ) {
-    let pods = daemons::sum(site.new.iter().map(|pod| &*pod.spec));
+    let pods = wanted(&site.new);
     let mut most = Resources::new();
     for name in node.instance_types.iter() {
         let Some(outcome) = site.outcomes_of(name).next() else { continue };
@@ -60,10 +60,14 @@ fn check_new(
     }
 }
 
-/// Whether pods and the daemons of this outcome fit.
-pub(super) fn fits(input: &ClusterInput, pool: &NodePool, pods: &[&Pod], outcome: Outcome<'_>) -> bool {
-    let pods = daemons::sum(pods.iter().map(|pod| &*pod.spec));
-    let (wanted, free) = needs(&pods, &overhead(input, pool, outcome), outcome);
+/// What the pods ask for together.
+pub(super) fn wanted(pods: &[&Pod]) -> Resources {
+    daemons::sum(pods.iter().map(|pod| &*pod.spec))
+}
+
+/// Whether pods that ask for so much and the daemons of this outcome fit.
+pub(super) fn fits(input: &ClusterInput, pool: &NodePool, pods: &Resources, outcome: Outcome<'_>) -> bool {
+    let (wanted, free) = needs(pods, &overhead(input, pool, outcome), outcome);
     wanted.fits(&free)
 }
 

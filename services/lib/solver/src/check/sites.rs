@@ -1,11 +1,14 @@
 //! The cluster as the plan would make it: every node that stays or comes, and the pods on it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
 
 use model::catalog::{CapacityType, InstanceType, Offering};
 use model::node::{Node, NodeState};
 use model::pod::Pod;
 use model::pool::{ClusterInput, NodePool};
+use model::taint::Taint;
 
 use super::labels::{Labels, Outcome};
 use super::resources;
@@ -16,6 +19,8 @@ use crate::plan::{NewNode, Plan, PodRef};
 pub(super) struct Cluster<'a> {
     pub(super) input: &'a ClusterInput,
     pub(super) sites: Vec<Site<'a>>,
+    /// Whether reserved offerings exist at all.
+    pub(super) use_reserved: bool,
     /// Pods that need a place, by `namespace/name`.
     pub(super) to_place: BTreeMap<String, (&'a Pod, Origin)>,
 }
@@ -38,8 +43,10 @@ pub(super) struct Site<'a> {
     pub(super) new: Vec<&'a Pod>,
     /// Pods that are here already and stay.
     pub(super) bound: Vec<&'a Pod>,
-    /// All ways in which the node can turn out; exactly one for a node that exists.
+    /// All ways in which the node can turn out; exactly one for a node that exists. Those of one type are beside each other.
     pub(super) outcomes: Vec<Labels<'a>>,
+    /// Where the outcomes of each type are.
+    by_type: BTreeMap<&'a str, Range<usize>>,
 }
 
 pub(super) enum Kind<'a> {
@@ -89,6 +96,7 @@ impl<'a> Cluster<'a> {
                 new: new.unwrap_or_default(),
                 bound: if gone { Vec::new() } else { bound.remove(&*node.name).unwrap_or_default() },
                 outcomes: vec![Labels::Node(node)],
+                by_type: BTreeMap::new(),
             });
         }
         sites.extend(planned.into_iter().map(|(name, new)| Site {
@@ -97,13 +105,15 @@ impl<'a> Cluster<'a> {
             new,
             bound: Vec::new(),
             outcomes: Vec::new(),
+            by_type: BTreeMap::new(),
         }));
+        let mut ways = Ways { input, use_reserved: options.use_reserved, known: BTreeMap::new() };
         for (index, node) in plan.new_nodes.iter().enumerate() {
             let pool = input.pools.iter().find(|pool| pool.name == node.pool);
             let new = find(&node.pods);
-            let outcomes =
-                pool.map_or_else(Vec::new, |pool| outcomes(input, pool, node, index, &new, options));
+            let outcomes = pool.map_or_else(Vec::new, |pool| ways.outcomes(pool, node, index, &new));
             sites.push(Site {
+                by_type: by_type(&outcomes),
                 place: Place::New { index, pool: node.pool.clone() },
                 kind: Kind::New { node, pool },
                 new,
@@ -111,7 +121,7 @@ impl<'a> Cluster<'a> {
                 outcomes,
             });
         }
-        Self { input, sites, to_place }
+        Self { input, sites, use_reserved: options.use_reserved, to_place }
     }
 
     /// Nodes to be made whose pool exists.
@@ -154,44 +164,89 @@ fn to_place<'a>(input: &'a ClusterInput, removed: &BTreeSet<&str>) -> BTreeMap<S
     input.pods.iter().filter_map(|pod| Some((pod.key(), (pod, origin(pod)?)))).collect()
 }
 
-/// Ways of launching a listed type that the requirements allow and that hold the pods; of a type that never holds them, all
-/// that are allowed.
-fn outcomes<'a>(
+/// Type and offering.
+type Way<'a> = (&'a InstanceType, &'a Offering);
+
+/// Ways of launching what nodes list. Many nodes of a plan share their list and requirements, and with them the answer.
+struct Ways<'a> {
     input: &'a ClusterInput,
-    pool: &'a NodePool,
-    node: &'a NewNode,
-    index: usize,
-    pods: &[&Pod],
-    options: &Options,
-) -> Vec<Labels<'a>> {
-    let types: BTreeMap<&str, &InstanceType> = pool.instance_types.iter().map(|t| (&*t.name, t)).collect();
-    let usable =
-        |o: &&Offering| o.is_open() && (options.use_reserved || o.capacity_type != CapacityType::Reserved);
-    let of_type = |instance: &'a InstanceType| {
-        let ways = instance.offerings.iter().filter(usable).map(|offering| Outcome {
+    use_reserved: bool,
+    /// By pool, list of types and requirements, the latter two by where they are stored.
+    known: BTreeMap<(&'a str, usize, usize), Vec<Way<'a>>>,
+}
+
+impl<'a> Ways<'a> {
+    /// Ways of launching a listed type that the requirements allow and that hold the pods; of a type that never holds them, all
+    /// that are allowed.
+    fn outcomes(
+        &mut self,
+        pool: &'a NodePool,
+        node: &'a NewNode,
+        index: usize,
+        pods: &[&Pod],
+    ) -> Vec<Labels<'a>> {
+        let (input, use_reserved) = (self.input, self.use_reserved);
+        let outcome = |(instance, offering): Way<'a>| Outcome {
             pool,
             claim: &node.requirements,
             instance,
             offering,
             of_types: &input.extra_well_known,
             index,
+        };
+        let types = Arc::as_ptr(&node.instance_types).cast::<()>() as usize;
+        let key = (&*pool.name, types, Arc::as_ptr(&node.requirements) as usize);
+        let allowed = self.known.entry(key).or_insert_with(|| {
+            let types: BTreeMap<&str, &InstanceType> =
+                pool.instance_types.iter().map(|t| (&*t.name, t)).collect();
+            let usable =
+                |o: &Offering| o.is_open() && (use_reserved || o.capacity_type != CapacityType::Reserved);
+            let listed = node.instance_types.iter().filter_map(|name| types.get(&**name).copied());
+            let ways = listed.flat_map(|instance| instance.offerings.iter().map(move |o| (instance, o)));
+            ways.filter(|way| usable(way.1) && outcome(*way).is_allowed()).collect()
         });
-        let allowed: Vec<Outcome<'a>> = ways.filter(Outcome::is_allowed).collect();
-        let hold: Vec<Outcome<'a>> =
-            allowed.iter().copied().filter(|outcome| resources::fits(input, pool, pods, *outcome)).collect();
-        if hold.is_empty() { allowed } else { hold }
-    };
-    let listed = node.instance_types.iter().filter_map(|name| types.get(&**name).copied());
-    listed.flat_map(of_type).map(Labels::Outcome).collect()
+        let wanted = resources::wanted(pods);
+        let mut out = Vec::with_capacity(allowed.len());
+        for of_type in allowed.chunk_by(|a, b| std::ptr::eq(a.0, b.0)) {
+            let start = out.len();
+            let holding = of_type.iter().filter(|way| resources::fits(input, pool, &wanted, outcome(**way)));
+            out.extend(holding.map(|way| Labels::Outcome(outcome(*way))));
+            if out.len() == start {
+                out.extend(of_type.iter().map(|way| Labels::Outcome(outcome(*way))));
+            }
+        }
+        out
+    }
+}
+
+fn by_type<'a>(outcomes: &[Labels<'a>]) -> BTreeMap<&'a str, Range<usize>> {
+    let mut out: BTreeMap<&'a str, Range<usize>> = BTreeMap::new();
+    for (index, labels) in outcomes.iter().enumerate() {
+        if let Labels::Outcome(outcome) = labels {
+            let range = out.entry(&outcome.instance.name).or_insert(index..index);
+            range.end = index + 1;
+        }
+    }
+    out
 }
 
 impl<'a> Site<'a> {
     /// Outcomes of a new node that become `name`.
-    pub(super) fn outcomes_of<'s>(&'s self, name: &'s str) -> impl Iterator<Item = Outcome<'a>> + 's {
-        self.outcomes.iter().filter_map(move |labels| match labels {
-            Labels::Outcome(outcome) if &*outcome.instance.name == name => Some(*outcome),
-            _ => None,
+    pub(super) fn outcomes_of(&self, name: &str) -> impl Iterator<Item = Outcome<'a>> {
+        let range = self.by_type.get(name).cloned().unwrap_or_default();
+        self.outcomes[range].iter().filter_map(|labels| match labels {
+            Labels::Outcome(outcome) => Some(*outcome),
+            Labels::Node(_) => None,
         })
+    }
+
+    /// Taints that pods meet here; none where nothing is known.
+    pub(super) fn taints(&self) -> Vec<&'a Taint> {
+        match self.kind {
+            Kind::New { pool: Some(pool), .. } => pool.taints.iter().collect(),
+            Kind::Existing { node, .. } => node.scheduling_taints().collect(),
+            Kind::New { pool: None, .. } | Kind::Unknown => Vec::new(),
+        }
     }
 
     /// Pods of the plan, one for each distinct specification: rules that look at nothing else need no more.

@@ -8,10 +8,11 @@ use std::collections::BTreeMap;
 
 use model::labels;
 use model::pod::{Pod, TopologySpread, WhenUnsatisfiable};
+use model::taint::{Effect, Toleration};
 
 use super::domains::Domains;
 use super::selectors::Selected;
-use super::sites::Cluster;
+use super::sites::{Cluster, Site};
 use super::spread_domains::{counts, known, least};
 use super::violation::Violation;
 
@@ -19,6 +20,8 @@ use super::violation::Violation;
 struct Group<'a> {
     constraint: &'a TopologySpread,
     selected: Selected,
+    /// They put up with soft taints that they do not tolerate.
+    relaxed: bool,
     /// Pod and site.
     owners: Vec<(&'a Pod, usize)>,
 }
@@ -35,26 +38,40 @@ fn groups<'a>(cluster: &Cluster<'a>) -> Vec<Group<'a>> {
         let hard = |s: &&TopologySpread| s.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule;
         for constraint in pod.spec.topology_spread.iter().filter(hard) {
             let selected = Selected::by_spread(pod, constraint);
+            let relaxed = bears_more_than_it_says(pod, &cluster.sites[site]);
             let same = |group: &&mut Group<'_>| {
                 let (first, _) = group.owners[0];
                 group.selected == selected
+                    && group.relaxed == relaxed
                     && group.constraint == constraint
                     && first.spec.node_selector == pod.spec.node_selector
                     && first.spec.required_node_affinity == pod.spec.required_node_affinity
                     && first.spec.tolerations == pod.spec.tolerations
             };
             match groups.iter_mut().find(same) {
+                // Stating a constraint twice changes nothing.
+                Some(group) if group.owners.last().is_some_and(|(last, _)| std::ptr::eq(*last, pod)) => {}
                 Some(group) => group.owners.push((pod, site)),
-                None => groups.push(Group { constraint, selected, owners: vec![(pod, site)] }),
+                None => groups.push(Group { constraint, selected, relaxed, owners: vec![(pod, site)] }),
             }
         }
     }
     groups
 }
 
+/// A pod that was placed in spite of a soft taint counts as if it tolerated soft taints.
+fn bears_more_than_it_says(pod: &Pod, site: &Site<'_>) -> bool {
+    let taints = site.taints();
+    taints.iter().any(|t| t.effect == Effect::PreferNoSchedule && !t.is_tolerated_by(&pod.spec.tolerations))
+}
+
 fn check_group(cluster: &Cluster<'_>, domains: &Domains, group: &Group<'_>, found: &mut Vec<Violation>) {
     let (key, constraint) = (&group.constraint.topology_key, group.constraint);
-    let owner = &*group.owners[0].0.spec;
+    let mut owner = (*group.owners[0].0.spec).clone();
+    if group.relaxed {
+        owner.tolerations.push(Toleration::of_every_soft_taint());
+    }
+    let owner = &owner;
     let counts = counts(cluster, domains, constraint, &group.selected, owner);
     let known = known(cluster, constraint, owner);
     let least = least(constraint, owner, &known, &counts);

@@ -51,12 +51,8 @@ fn takes_part(site: &Site<'_>, constraint: &TopologySpread, owner: &PodSpec) -> 
     if honors_affinity && !site.outcomes.iter().any(|labels| labels.may_satisfy_pod(owner)) {
         return false;
     }
-    let taints: Vec<&Taint> = match site.kind {
-        Kind::New { pool: Some(pool), .. } => pool.taints.iter().collect(),
-        Kind::Existing { node, .. } => node.scheduling_taints().collect(),
-        Kind::New { pool: None, .. } | Kind::Unknown => return false,
-    };
-    constraint.node_taints_policy == NodeInclusionPolicy::Ignore || bears_all(owner, taints.into_iter())
+    constraint.node_taints_policy == NodeInclusionPolicy::Ignore
+        || bears_all(owner, site.taints().into_iter())
 }
 
 /// Where taints matter for spreading, soft ones do too, as in the reference.
@@ -78,7 +74,9 @@ pub(super) fn known(cluster: &Cluster<'_>, constraint: &TopologySpread, owner: &
     let honors_taints = constraint.node_taints_policy == NodeInclusionPolicy::Honor;
     for pool in cluster.input.pools.iter().filter(|pool| !pool.fixed_size) {
         if !honors_taints || bears_all(owner, pool.taints.iter()) {
-            out.extend(of_pool(pool, key));
+            let reserved = |value: &String| key == labels::CAPACITY_TYPE && value == labels::RESERVED;
+            let values = of_pool(pool, key).into_iter();
+            out.extend(values.filter(|value| cluster.use_reserved || !reserved(value)));
         }
     }
     out

@@ -4,16 +4,12 @@
 use model::pod::PodSpec;
 use model::taint::{Effect, Taint};
 
-use super::sites::{Cluster, Kind};
+use super::sites::Cluster;
 use super::violation::Violation;
 
 pub(super) fn check(cluster: &Cluster<'_>, found: &mut Vec<Violation>) {
     for site in &cluster.sites {
-        let taints: Vec<&Taint> = match site.kind {
-            Kind::New { pool: Some(pool), .. } => pool.taints.iter().collect(),
-            Kind::Existing { node, .. } => node.scheduling_taints().collect(),
-            Kind::New { pool: None, .. } | Kind::Unknown => continue,
-        };
+        let taints = site.taints();
         for pod in site.distinct_new() {
             if let Some(taint) = first_hard(&pod.spec, taints.iter().copied()) {
                 found.push(Violation::Untolerated {

@@ -6,7 +6,7 @@ use super::state::State;
 use crate::bits::Bits;
 use crate::classes::{ClassData, Variant};
 use crate::topology::group::{GroupId, Kind};
-use crate::topology::groups::{DomainId, TopoKeyId};
+use crate::topology::groups::{DomainId, NO_DOMAIN, TopoKeyId};
 
 /// What the rules on one topology key allow.
 #[derive(Clone, Debug)]
@@ -117,6 +117,7 @@ impl State<'_> {
         let own = class.selected.contains(&group);
         let mine = self.pod_domains(variant, group, counts.len());
         let mut eligible = self.ledger.eligible(self.world, group).clone();
+        self.drop_unused_reserved(group, &mut eligible);
         if let Some(mine) = &mine {
             eligible.keep(mine);
         }
@@ -144,7 +145,12 @@ impl State<'_> {
                 if !allowed.is_empty() {
                     return Some(Verdict { allowed, pin: false, quota: None });
                 }
-                own.then_some(Verdict { allowed: eligible, pin: true, quota: None })
+                // Where one of its kind is on a node whose domain is still open, that comes first: it is decided, and joined.
+                (own && !self.has_undecided(group)).then_some(Verdict {
+                    allowed: eligible,
+                    pin: true,
+                    quota: None,
+                })
             }
             Kind::AntiAffinity { .. } => {
                 let mut allowed = Bits::new(counts.len());
@@ -185,6 +191,31 @@ impl State<'_> {
         }
         let width = heights.iter().filter(|h| **h <= level).count() as i64;
         i32::try_from(level + left / width).ok().filter(|l| *l > 0)
+    }
+
+    /// Where reservations are not used, no new node will be in their domain; nodes that exist may be.
+    fn drop_unused_reserved(&self, group: GroupId, eligible: &mut Bits) {
+        let world = self.world;
+        let key = &world.groups.keys[world.topo_key_of(group)];
+        if self.options.use_reserved || key.name != model::labels::CAPACITY_TYPE {
+            return;
+        }
+        if let Some(reserved) = key.domain(model::labels::RESERVED)
+            && !world.node_domains[world.topo_key_of(group)].contains(&reserved)
+        {
+            eligible.unset(reserved as usize);
+        }
+    }
+
+    /// Some pod that the group selects is on a new node whose domain is not decided.
+    fn has_undecided(&self, group: GroupId) -> bool {
+        let key = self.world.topo_key_of(group);
+        let selects = |demand: u32| self.class_of(demand).selected.contains(&group);
+        self.bins.iter().any(|bin| {
+            bin.domains[key] == NO_DOMAIN
+                && self.counts_bin(bin, group)
+                && bin.items.iter().any(|item| selects(item.demand))
+        })
     }
 
     /// Domains of the group's key that the pod's own node selector and affinity allow; `None`: all.

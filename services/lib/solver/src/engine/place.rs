@@ -145,26 +145,6 @@ impl State<'_> {
         None
     }
 
-    /// Whether enough different values remain, both among all rows and among the cheapest that will be listed.
-    pub(crate) fn has_min_values(&self, pool: usize, reach: &Reach) -> bool {
-        let data = &self.world.pools[pool];
-        data.min_values.iter().all(|(key, least)| self.distinct(pool, key, reach) >= *least as usize)
-    }
-
-    pub(crate) fn distinct(&self, pool: usize, key: &str, reach: &Reach) -> usize {
-        let table = self.world.table(pool);
-        if crate::cells::is_cell_key(key) {
-            let mut values: Vec<&str> = Vec::new();
-            let mut offered = Bits::new(self.world.cells.len());
-            reach.rows.iter().for_each(|row| offered.add(&table.rows[row].cells));
-            values.extend(offered.iter().filter_map(|cell| self.world.cells.label(cell, key)));
-            values.sort_unstable();
-            values.dedup();
-            return values.len();
-        }
-        table.values(key).filter(|(_, rows)| rows.meets(&reach.rows)).count()
-    }
-
     fn drop_daemon_conflicts(&self, class: &ClassData, pool: usize, reach: &mut Reach) {
         let ports = &self.world.pools[pool].daemon_ports;
         if class.ports.is_empty() || ports.is_empty() {

@@ -1,10 +1,12 @@
 //! Taking new nodes apart and putting them together again.
 
 use model::catalog::CapacityType;
+use smallvec::SmallVec;
 
 use super::bin::Bin;
 use super::choice::Choices;
 use super::demand::DemandId;
+use super::holds::Holds;
 use super::state::State;
 use crate::topology::counts::Place;
 use crate::topology::groups::NO_DOMAIN;
@@ -102,15 +104,16 @@ impl<'w> State<'w> {
                 return;
             }
         }
+        let mut held = Holds::new();
         for item in &bin.items {
-            let (class, variant) = (self.class_of(item.demand), self.variant(item.demand, item.rung));
-            for &group in variant.domain_groups.iter().chain(&class.kept_from_domain) {
-                let key = world.topo_key_of(group);
-                let domain = bin.domains[key];
-                match self.narrowed(pool, reach.clone(), key, &[domain]) {
-                    Some(narrow) if domain != NO_DOMAIN => reach = narrow,
-                    _ => return,
-                }
+            let Some(holds) = self.holds(bin, item.demand, item.rung) else { return };
+            held.extend(holds.into_iter().filter(|hold| !held.contains(hold)).collect::<Holds>());
+        }
+        for hold in held {
+            let allowed: SmallVec<[u32; 4]> = hold.allowed.iter().map(|d| d as u32).collect();
+            match self.narrowed(pool, reach, hold.key, &allowed) {
+                Some(narrow) => reach = narrow,
+                None => return,
             }
         }
         for (limit, charged) in world.pools[pool].limits.iter().zip(&bin.charged) {

@@ -37,6 +37,8 @@ pub(crate) struct State<'w> {
     pub(crate) reservations: Vec<u32>,
     /// Required anti-affinity rules that some pod to be placed states: where the pods that they select go must be decided.
     pub(crate) live_anti: FxHashSet<GroupId>,
+    /// Rules on domains that some pod to be placed states, on any rung: those pods count on where others are.
+    pub(crate) live: FxHashSet<GroupId>,
     prices: RefCell<FxHashMap<PriceKey, (i64, bool)>>,
     /// Rows that new nodes may be made of, by pool; `None`: all. Packings narrow this to steer by price.
     pub(crate) steer: Vec<Option<Bits>>,
@@ -59,9 +61,11 @@ impl<'w> State<'w> {
         demands: &'w [Demand<'w>],
         removed: &[u32],
     ) -> Self {
-        let mut live_anti = FxHashSet::default();
+        let (mut live_anti, mut live) = (FxHashSet::default(), FxHashSet::default());
         for demand in demands {
-            live_anti.extend(world.classes.get(demand.class).stated_anti());
+            let class = world.classes.get(demand.class);
+            live_anti.extend(class.stated_anti());
+            live.extend(class.ladder(options.preferences).iter().flat_map(|v| &v.domain_groups));
         }
         let mut state = Self {
             world,
@@ -74,6 +78,7 @@ impl<'w> State<'w> {
             limits: world.limits_left.to_vec(),
             reservations: world.cells.reservations.iter().map(|r| r.capacity).collect(),
             live_anti,
+            live,
             prices: RefCell::default(),
             steer: vec![None; world.pools.len()],
         };

@@ -127,6 +127,15 @@ impl<'s, 'w> Explainer<'s, 'w> {
         Self { state }
     }
 
+    /// The label on which every alternative of the pod's node affinity contradicts itself or the node selector.
+    fn contradiction(&self, demand: DemandId) -> Option<&'w str> {
+        let ladder = self.state.class_of(demand).ladder(self.state.options.preferences);
+        let of = |variant: &crate::classes::Variant| {
+            self.state.world.sets.requirements.get(variant.strict).contradiction()
+        };
+        if ladder.iter().all(|variant| of(variant).is_some()) { ladder.last().and_then(of) } else { None }
+    }
+
     /// Why no place was found, judged by the end of the decision.
     pub(crate) fn why_not(&mut self, demand: DemandId) -> Explanation {
         let (state, world) = (self.state, self.state.world);
@@ -134,6 +143,12 @@ impl<'s, 'w> Explainer<'s, 'w> {
         if class.spec.uses_resource_claims {
             let text = "it uses resource claims (dynamic resource allocation), which are not supported yet";
             return Explanation::plain(Rule::ResourceClaims, text);
+        }
+        if let Some(key) = self.contradiction(demand) {
+            let text = format!(
+                "its node selector and node affinity contradict each other on label {key}: no node can satisfy both"
+            );
+            return Explanation::plain(Rule::Requirements, text);
         }
         let existing = (!world.nodes.is_empty()).then(|| "no node that exists has room for it".to_owned());
         if world.pools.is_empty() {

@@ -64,7 +64,7 @@ impl Explainer<'_, '_> {
         }
         if !data.min_values.is_empty() {
             let (key, least) = &data.min_values[0];
-            let found = state.distinct(pool, key, reach);
+            let found = state.distinct(pool, key, &reach.rows);
             return (
                 Rule::MinValues,
                 format!("minValues asks for {least} values of {key}, and {found} can hold the pod"),
@@ -77,6 +77,10 @@ impl Explainer<'_, '_> {
         let world = self.state.world;
         let data = &world.pools[pool];
         let asked = world.sets.requirements.get(variant.asked[0]);
+        if let Some(key) = asked.contradiction() {
+            let rule = if class.volume_terms.is_empty() { Rule::Requirements } else { Rule::Volumes };
+            return (rule, format!("what the pod and its volumes ask of label {key} contradicts itself"));
+        }
         if let Some(host) = asked.get(labels::HOSTNAME).filter(|r| !r.is_complement()) {
             let rule = if class.volume_terms.is_empty() { Rule::Requirements } else { Rule::Volumes };
             return (rule, format!("it asks for a certain node ({host})"));

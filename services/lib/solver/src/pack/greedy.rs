@@ -131,7 +131,7 @@ fn one_step(state: &mut State<'_>, demand: DemandId, rung: u8, want: u32, choice
     if placed > 0 {
         return placed;
     }
-    for bin in 0..state.bins.len() {
+    for bin in by_rank(state, choices) {
         if let Some(fit) = state.fit_bin(demand, rung, &state.bins[bin], want, Some(choices), None) {
             let count = fit.count;
             state.commit(demand, rung, bin, fit);
@@ -139,6 +139,26 @@ fn one_step(state: &mut State<'_>, demand: DemandId, rung: u8, want: u32, choice
         }
     }
     state.open(demand, rung, want, Some(choices)).map_or(0, |(_, count)| count)
+}
+
+/// New nodes in the order in which the first rule ranks their domains, so that spreads fill evenly: uneven shares cost more
+/// nodes. Those without a domain yet come last.
+fn by_rank(state: &State<'_>, choices: &Choices) -> Vec<usize> {
+    let Some(choice) = choices.first().filter(|c| c.pin && c.order.len() > 1) else {
+        return (0..state.bins.len()).collect();
+    };
+    let mut ranked: Vec<(usize, usize)> = Vec::with_capacity(state.bins.len());
+    for (index, bin) in state.bins.iter().enumerate() {
+        let domain = bin.domains[choice.key];
+        let rank = match choice.order.iter().position(|d| *d == domain) {
+            Some(rank) => rank,
+            None if domain == NO_DOMAIN => usize::MAX,
+            None => continue,
+        };
+        ranked.push((rank, index));
+    }
+    ranked.sort_unstable();
+    ranked.into_iter().map(|(_, index)| index).collect()
 }
 
 /// A pod wants to be with others whose node has not been given a domain yet: gives it one.
@@ -154,13 +174,19 @@ fn decide_a_target(state: &mut State<'_>, demand: DemandId, rung: u8) -> bool {
         let mine = state.pod_domains(variant, group, counts.len());
         let mut domains: Vec<u32> = state.ledger.eligible(world, group).iter().map(|d| d as u32).collect();
         domains.retain(|d| mine.as_ref().is_none_or(|m| m.has(*d as usize)));
-        domains.sort_by_key(|d| (state.price_in(state.class_of(demand), variant, key, *d), *d));
         for bin in 0..state.bins.len() {
             let here = &state.bins[bin];
             let selects = |i: &crate::engine::bin::Item| state.class_of(i.demand).selected.contains(&group);
             if here.domains[key] != NO_DOMAIN || !here.items.iter().any(selects) {
                 continue;
             }
+            // Where the node is cheapest; of those, where another one for the pod would be.
+            domains.sort_by_key(|d| {
+                let there = state.narrowed(here.pool, here.reach.clone(), key, &[*d]);
+                let price =
+                    there.and_then(|reach| state.launch(here.pool, &reach)).map_or(i64::MAX, |c| c.price);
+                (price, state.price_in(state.class_of(demand), variant, key, *d), *d)
+            });
             if domains.iter().any(|domain| state.pin(bin, key, *domain)) {
                 return true;
             }

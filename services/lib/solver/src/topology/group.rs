@@ -70,7 +70,13 @@ pub(crate) trait NamespaceLabels {
 }
 
 impl Rule {
-    pub(crate) fn of_spread(spread: &TopologySpread, spec: &PodSpec, namespace: &str) -> Self {
+    /// `tolerations` as they are on the rung: a pod that puts up with soft taints also counts on nodes that have them.
+    pub(crate) fn of_spread(
+        spread: &TopologySpread,
+        spec: &PodSpec,
+        tolerations: &[Toleration],
+        namespace: &str,
+    ) -> Self {
         let host = spread.topology_key == model::labels::HOSTNAME;
         let honors = |policy| policy == NodeInclusionPolicy::Honor;
         let alternatives = required_alternatives(spec);
@@ -78,7 +84,7 @@ impl Rule {
             true => alternatives,
             false => Vec::new(),
         };
-        let tolerations = honors(spread.node_taints_policy).then(|| spec.tolerations.clone());
+        let tolerations = honors(spread.node_taints_policy).then(|| tolerations.to_vec());
         let filter = NodeFilter { any_of, tolerations };
         Self {
             kind: Kind::Spread {

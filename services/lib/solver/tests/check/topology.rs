@@ -149,3 +149,10 @@ fn a_running_pod_keeps_new_ones_away() {
     assert_eq!(broken(&input, &plan(&input, same_zone, &[])), ["AntiAffinityBroken"]);
     assert!(broken(&input, &plan(&input, vec![at(ZONES[1], &["web-0"])], &[])).is_empty());
 }
+
+#[test]
+fn a_constraint_that_is_stated_twice_counts_its_pods_once() {
+    let twice = spread(ZONE, 1, &[("app", "web")]);
+    let input = with_pods(pod("web").app("web").spread(twice.clone()).spread(twice).times(1));
+    assert!(broken(&input, &plan(&input, vec![at(ZONES[0], &["web-0"])], &[])).is_empty());
+}

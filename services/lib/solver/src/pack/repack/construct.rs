@@ -1,36 +1,85 @@
 //! Building a packing: whole parts of the optimal mix, then node after node by value for money.
 
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
 use super::columns::Priced;
 use super::fill::{Scratch, fill};
-use super::problem::{KindId, Load, Problem};
+use super::problem::{KindId, Load, Problem, SizeId};
 
-/// Packs everything: whole parts of the mix first.
-pub(crate) fn construct(problem: &Problem, priced: &Priced) -> Vec<Load> {
+/// A kind and how much value for its price a node of it holds, or held when that was last looked at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Candidate {
+    pub(crate) ratio: f64,
+    pub(crate) kind: KindId,
+}
+
+impl PartialEq for Candidate {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Candidate {}
+
+impl PartialOrd for Candidate {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Candidate {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.ratio.total_cmp(&other.ratio).then(other.kind.cmp(&self.kind))
+    }
+}
+
+/// How much value for its price a node of each kind holds with all pods to choose from, the most that it will hold.
+pub(crate) fn at_most(problem: &Problem, value: &[f64], scratch: &mut Scratch) -> Vec<Candidate> {
+    let all: Vec<u32> = problem.sizes.iter().map(|s| s.count).collect();
+    let of = |kind: KindId| {
+        let worth = fill(problem, kind, &all, value, scratch);
+        Candidate { ratio: worth / problem.kinds[kind as usize].price.max(1) as f64, kind }
+    };
+    (0..problem.kinds.len() as KindId).map(of).collect()
+}
+
+/// Packs everything: whole parts of the mix first. `most` as of [`at_most`].
+pub(crate) fn construct(
+    problem: &Problem,
+    priced: &Priced,
+    most: &[Candidate],
+    scratch: &mut Scratch,
+) -> Vec<Load> {
     let mut left: Vec<u32> = problem.sizes.iter().map(|s| s.count).collect();
     let mut loads = Vec::new();
     for (load, times) in &priced.mix {
         let copies = (times.floor() as u32).min(copies(&left, load));
         push(&mut loads, &mut left, load, copies);
     }
-    // With and without the loads that are known to be good: either may leave the better rest.
+    // A little above, since with other pods left a fill may happen to do better.
+    let kinds: Vec<Candidate> = most.iter().map(|c| Candidate { ratio: 1.02 * c.ratio, ..*c }).collect();
     let (mut other_left, mut other) = (left.clone(), loads.clone());
-    let kinds: Vec<KindId> = (0..problem.kinds.len() as KindId).collect();
-    complete(problem, &kinds, &priced.value, &priced.good, &mut left, &mut loads);
-    complete(problem, &kinds, &priced.value, &[], &mut other_left, &mut other);
+    complete(problem, &kinds, &priced.value, &priced.good, &mut left, &mut loads, scratch);
+    if priced.good.is_empty() {
+        return loads;
+    }
+    // With and without the loads that are known to be good: either may leave the better rest.
+    complete(problem, &kinds, &priced.value, &[], &mut other_left, &mut other, scratch);
     if problem.cost(&other) < problem.cost(&loads) { other } else { loads }
 }
 
-/// Packs what is left: always the node with the most value for its price, given what is left. `good` are loads known to be
-/// worth their price.
+/// Packs what is left: always the node with the most value for its price, given what is left. `kinds` come with ratios that
+/// they hardly exceed; `good` are loads known to be worth their price.
 pub(crate) fn complete(
     problem: &Problem,
-    kinds: &[KindId],
+    kinds: &[Candidate],
     value: &[f64],
     good: &[Load],
     left: &mut [u32],
     loads: &mut Vec<Load>,
+    scratch: &mut Scratch,
 ) {
-    let mut scratch = Scratch::default();
     let ratio = |load: &Load| {
         let worth: f64 = load.content.iter().map(|(s, n)| value[*s as usize] * f64::from(*n)).sum();
         worth / problem.kinds[load.kind as usize].price.max(1) as f64
@@ -38,39 +87,38 @@ pub(crate) fn complete(
     let mut good: Vec<(f64, &Load)> =
         good.iter().filter(|l| copies(left, l) > 0).map(|l| (ratio(l), l)).collect();
     good.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.kind.cmp(&b.1.kind)));
-    // The last known ratio of each kind. As pods go, ratios mostly fall: a kind that still beats all others' old ratios is best.
-    let mut known: Vec<(f64, KindId)> = kinds.iter().map(|k| (f64::INFINITY, *k)).collect();
+    // As pods go, ratios mostly fall: a kind that still beats all others' old ratios is best.
+    let mut queue: BinaryHeap<Candidate> = kinds.to_vec().into();
+    let (mut asked, mut content): (Vec<Candidate>, Vec<(SizeId, u32)>) = (Vec::new(), Vec::new());
     while left.iter().any(|n| *n > 0) {
         good.retain(|(_, load)| copies(left, load) > 0);
         let ready = good.first().map_or(0.0, |(ratio, _)| *ratio);
-        let mut best: Option<(f64, usize)> = None;
-        known.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-        for (index, slot) in known.iter_mut().enumerate() {
-            if slot.0 <= best.map_or(ready, |(ratio, _)| ratio.max(ready)) {
+        let mut best: Option<Candidate> = None;
+        while let Some(top) = queue.peek() {
+            if top.ratio <= best.map_or(ready, |b| b.ratio.max(ready)) {
                 break;
             }
-            let kind = slot.1;
-            let worth = fill(problem, kind, left, value, &mut scratch);
-            let ratio = worth / problem.kinds[kind as usize].price.max(1) as f64;
-            slot.0 = ratio;
-            if ratio > 0.0 && best.is_none_or(|(r, _)| ratio > r) {
-                best = Some((ratio, index));
+            let kind = top.kind;
+            queue.pop();
+            let worth = fill(problem, kind, left, value, scratch);
+            let now = Candidate { ratio: worth / problem.kinds[kind as usize].price.max(1) as f64, kind };
+            // What holds nothing of what is left will not hold anything later.
+            if now.ratio > 0.0 {
+                asked.push(now);
+                if best.is_none_or(|b| now > b) {
+                    best = Some(now);
+                    std::mem::swap(&mut content, &mut scratch.content);
+                }
             }
         }
-        if let (Some((ready, load)), true) =
-            (good.first().copied(), best.is_none_or(|(ratio, _)| ratio <= ready))
-        {
-            debug_assert!(ready > 0.0);
-            let copies = copies(left, load);
-            push(loads, left, load, copies);
+        queue.extend(asked.drain(..));
+        if let (Some((_, load)), true) = (good.first().copied(), best.is_none_or(|b| b.ratio <= ready)) {
+            push(loads, left, load, copies(left, load));
             continue;
         }
-        let Some((_, index)) = best else { return };
-        let kind = known[index].1;
-        fill(problem, kind, left, value, &mut scratch);
-        let load = Load { kind, content: scratch.content.clone() };
-        let copies = copies(left, &load).max(1);
-        push(loads, left, &load, copies);
+        let Some(best) = best else { return };
+        let load = Load { kind: best.kind, content: content.clone() };
+        push(loads, left, &load, copies(left, &load).max(1));
     }
 }
 

@@ -37,12 +37,12 @@ pub(crate) fn extend(
         let mut index = 0;
         while index < scratch.open.len() {
             let size = scratch.open[index];
-            let request = &problem.sizes[size as usize].request;
+            let request = problem.request(size);
             let mut share = 0.0;
             let mut fits = true;
-            for ((want, room), scale) in request.iter().zip(&scratch.room).zip(&scratch.scale) {
+            for ((want, room), scale) in request.iter().zip(&scratch.room_left).zip(&scratch.scale) {
                 fits &= want <= room;
-                share += *want as f64 * scale;
+                share += want * scale;
             }
             if !fits {
                 scratch.open.swap_remove(index);
@@ -79,6 +79,8 @@ pub(crate) struct Scratch {
     whole: SmallVec<[i64; 4]>,
     /// One over the room that is left, so that a resource that runs out becomes dear.
     scale: SmallVec<[f64; 4]>,
+    /// `room` once more, as a floating-point number: only to pass over what surely does not fit.
+    room_left: SmallVec<[f64; 4]>,
     open: Vec<SizeId>,
     pub(crate) content: Vec<(SizeId, u32)>,
     exclusions: SmallVec<[(u32, u32); 4]>,
@@ -94,12 +96,12 @@ impl Scratch {
     }
 
     fn rescale(&mut self) {
-        self.scale = self
-            .room
-            .iter()
-            .zip(&self.whole)
-            .map(|(left, whole)| 1.0 / ((*left).max(1) as f64 + 0.02 * *whole as f64))
-            .collect();
+        self.scale.clear();
+        self.room_left.clear();
+        for (left, whole) in self.room.iter().zip(&self.whole) {
+            self.scale.push(1.0 / ((*left).max(1) as f64 + 0.02 * *whole as f64));
+            self.room_left.push(*left as f64);
+        }
     }
 
     pub(crate) fn most(&self, problem: &Problem, size: SizeId, left: u32) -> u32 {

@@ -1,8 +1,15 @@
 //! Improving a packing: a few nodes are emptied and packed again, and the result is kept if it is cheaper.
 
-use super::construct::complete;
-use super::fill::{Scratch, fill};
-use super::problem::{KindId, Load, Problem};
+use super::construct::{Candidate, complete};
+use super::fill::Scratch;
+use super::problem::{Load, Problem};
+
+/// Kinds that are tried for the emptied nodes, beside those in use.
+const MOST_KINDS: usize = 64;
+/// How much other values may lead a fill away from what the duals say: large pods first, or small ones.
+const TILTS: [f64; 5] = [0.7, 0.85, 1.0, 1.15, 1.3];
+/// By how much a kind may hold more value for money at tilted values.
+const TILTED_MORE: f64 = 1.25;
 
 /// Deterministic stand-in for chance: which nodes are tried together.
 struct Sequence(u64);
@@ -14,81 +21,148 @@ impl Sequence {
     }
 }
 
-/// Kinds that are in use, or that could hold nearly their price in value.
-fn useful_kinds(problem: &Problem, value: &[f64], loads: &[Load]) -> Vec<KindId> {
-    let all: Vec<u32> = problem.sizes.iter().map(|s| s.count).collect();
-    let mut scratch = Scratch::default();
-    let mut used = vec![false; problem.kinds.len()];
-    loads.iter().for_each(|l| used[l.kind as usize] = true);
-    let mut useful = |kind: &KindId| {
-        used[*kind as usize] || {
-            let worth = fill(problem, *kind, &all, value, &mut scratch);
-            worth >= 0.85 * problem.kinds[*kind as usize].price as f64
-        }
-    };
-    (0..problem.kinds.len() as KindId).filter(|k| useful(k)).collect()
+/// Improves one packing, call by call.
+pub(crate) struct Improver<'a> {
+    problem: &'a Problem,
+    value: &'a [f64],
+    good: &'a [Load],
+    /// Kinds worth trying, with the most value for money that they hold.
+    kinds: Vec<Candidate>,
+    /// Values of sizes, each tilted another way.
+    tilts: Vec<Vec<f64>>,
+    loads: Vec<Load>,
+    /// Value for money, beside `loads`.
+    worths: Vec<f64>,
+    chance: Sequence,
+    left: Vec<u32>,
+    scratch: Scratch,
 }
 
-/// `rounds` attempts. Returns the cheaper packing. `batch` makes one call try other nodes than the last.
-pub(crate) fn improve(
-    problem: &Problem,
-    value: &[f64],
-    good: &[Load],
-    mut loads: Vec<Load>,
-    (batch, rounds): (u64, usize),
-    keep_going: &(dyn Fn() -> bool + Sync),
-) -> Vec<Load> {
-    let mut chance = Sequence(0x9E37_79B9_7F4A_7C15 ^ (batch << 17));
-    let bad_ones = 8 << batch.min(4);
-    let worth = |load: &Load| -> f64 {
-        load.content.iter().map(|(s, n)| value[*s as usize] * f64::from(*n)).sum::<f64>()
-            / problem.kinds[load.kind as usize].price.max(1) as f64
-    };
-    let kinds = useful_kinds(problem, value, &loads);
-    let mut left = vec![0_u32; problem.sizes.len()];
-    for round in 0..rounds {
-        if loads.len() < 2 || (round % 16 == 0 && !keep_going()) {
-            break;
+impl<'a> Improver<'a> {
+    /// `most`: by kind, the most value for money that it holds.
+    pub(crate) fn new(
+        problem: &'a Problem,
+        value: &'a [f64],
+        good: &'a [Load],
+        most: &[Candidate],
+        loads: Vec<Load>,
+    ) -> Self {
+        let kinds = useful_kinds(most, &loads);
+        let worths = loads.iter().map(|load| worth(problem, value, load)).collect();
+        Self {
+            problem,
+            value,
+            good,
+            kinds,
+            tilts: TILTS.iter().map(|by| tilted(value, *by)).collect(),
+            loads,
+            worths,
+            chance: Sequence(0x9E37_79B9_7F4A_7C15),
+            left: vec![0; problem.sizes.len()],
+            scratch: Scratch::default(),
         }
-        // Badly used nodes first: they have the most to gain.
-        let mut order: Vec<(f64, usize)> = loads.iter().enumerate().map(|(i, l)| (worth(l), i)).collect();
-        order.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    }
+
+    pub(crate) fn cost(&self) -> i64 {
+        self.problem.cost(&self.loads)
+    }
+
+    pub(crate) fn into_loads(self) -> Vec<Load> {
+        self.loads
+    }
+
+    /// `rounds` attempts, mostly with nodes among the `bad` worst.
+    pub(crate) fn run(&mut self, rounds: usize, bad: usize, keep_going: &(dyn Fn() -> bool + Sync)) {
+        let mut worst = self.worst(bad);
+        for round in 0..rounds {
+            if self.loads.len() < 2 || (round % 16 == 0 && !keep_going()) {
+                break;
+            }
+            if self.attempt(round, &worst) {
+                worst = self.worst(bad);
+            }
+        }
+    }
+
+    /// The nodes with the least value for money: they have the most to gain.
+    fn worst(&self, count: usize) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.loads.len()).collect();
+        let by_worth = |a: &usize, b: &usize| self.worths[*a].total_cmp(&self.worths[*b]).then(a.cmp(b));
+        if count < order.len() {
+            order.select_nth_unstable_by(count, by_worth);
+            order.truncate(count);
+        }
+        order.sort_by(by_worth);
+        order
+    }
+
+    /// Empties a few nodes and packs them again; true if that was cheaper.
+    fn attempt(&mut self, round: usize, worst: &[usize]) -> bool {
+        let (problem, some) = (self.problem, 2 + round % 5);
         let mut taken: Vec<usize> = Vec::new();
-        let some = 2 + round % 5;
-        while taken.len() < some.min(loads.len()) {
+        while taken.len() < some.min(self.loads.len()) {
             let bad = taken.len() < 1 + some / 2;
-            let pick = if bad {
-                order[chance.below(order.len().min(bad_ones))].1
-            } else {
-                chance.below(loads.len())
-            };
+            let pick =
+                if bad { worst[self.chance.below(worst.len())] } else { self.chance.below(self.loads.len()) };
             if !taken.contains(&pick) {
                 taken.push(pick);
-            } else if bad && taken.len() >= order.len().min(bad_ones) {
+            } else if bad && taken.len() >= worst.len() {
                 break;
             }
         }
-        let before: i64 = taken.iter().map(|i| problem.kinds[loads[*i].kind as usize].price).sum();
-        for &index in &taken {
-            for (size, n) in &loads[index].content {
-                left[*size as usize] += n;
-            }
+        let before: i64 = taken.iter().map(|i| problem.kinds[self.loads[*i].kind as usize].price).sum();
+        for (size, n) in taken.iter().flat_map(|index| &self.loads[*index].content) {
+            self.left[*size as usize] += n;
         }
-        // Other values lead to other fills: large pods first, or rather what the duals say.
-        let tilt = 1.0 + 0.15 * (chance.below(5) as f64 - 2.0);
-        let tilted: Vec<f64> = value.iter().map(|v| v.powf(tilt)).collect();
+        let value = &self.tilts[self.chance.below(TILTS.len())];
+        let all: f64 = self.left.iter().zip(value).map(|(n, v)| f64::from(*n) * v).sum();
+        let candidates: Vec<Candidate> = self
+            .kinds
+            .iter()
+            .map(|most| {
+                let whole = all / problem.kinds[most.kind as usize].price.max(1) as f64;
+                Candidate { ratio: (TILTED_MORE * most.ratio).min(whole), kind: most.kind }
+            })
+            .collect();
+        let known = if round.is_multiple_of(2) { self.good } else { &[] };
         let mut fresh = Vec::new();
-        let known = if round % 2 == 0 { good } else { &[] };
-        complete(problem, &kinds, &tilted, known, &mut left, &mut fresh);
-        let done = left.iter().all(|n| *n == 0);
-        left.fill(0);
-        if done && (problem.cost(&fresh), fresh.len()) < (before, taken.len()) {
-            taken.sort_unstable_by(|a, b| b.cmp(a));
-            for index in taken {
-                loads.swap_remove(index);
-            }
-            loads.extend(fresh);
+        complete(problem, &candidates, value, known, &mut self.left, &mut fresh, &mut self.scratch);
+        let done = self.left.iter().all(|n| *n == 0);
+        self.left.fill(0);
+        if !done || (problem.cost(&fresh), fresh.len()) >= (before, taken.len()) {
+            return false;
         }
+        taken.sort_unstable_by(|a, b| b.cmp(a));
+        for index in taken {
+            self.loads.swap_remove(index);
+            self.worths.swap_remove(index);
+        }
+        self.worths.extend(fresh.iter().map(|load| worth(problem, self.value, load)));
+        self.loads.extend(fresh);
+        true
     }
-    loads
+}
+
+/// Values with more (or less) weight on what is worth more than the mean, which keeps its value.
+fn tilted(value: &[f64], by: f64) -> Vec<f64> {
+    let mean = (value.iter().sum::<f64>() / value.len().max(1) as f64).max(f64::MIN_POSITIVE);
+    value.iter().map(|v| v * (v / mean).powf(by - 1.0)).collect()
+}
+
+fn worth(problem: &Problem, value: &[f64], load: &Load) -> f64 {
+    let worth: f64 = load.content.iter().map(|(s, n)| value[*s as usize] * f64::from(*n)).sum();
+    worth / problem.kinds[load.kind as usize].price.max(1) as f64
+}
+
+/// Kinds that are in use, and those that could hold nearly their price in value, the best first.
+fn useful_kinds(most: &[Candidate], loads: &[Load]) -> Vec<Candidate> {
+    let mut used = vec![false; most.len()];
+    loads.iter().for_each(|l| used[l.kind as usize] = true);
+    let mut others: Vec<Candidate> =
+        most.iter().copied().filter(|c| !used[c.kind as usize] && c.ratio >= 0.85).collect();
+    others.sort_by(|a, b| b.cmp(a));
+    others.truncate(MOST_KINDS);
+    let mut out: Vec<Candidate> = most.iter().copied().filter(|c| used[c.kind as usize]).collect();
+    out.extend(others);
+    out
 }

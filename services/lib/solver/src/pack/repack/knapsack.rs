@@ -22,9 +22,19 @@ pub(crate) fn cautious(total: f64) -> i64 {
 /// A lower bound from any values of sizes: scaled down until no kind can hold more value than it costs.
 pub(crate) fn certify(problem: &Problem, values: &[f64], need: &[f64]) -> i64 {
     let mut over = 1.0_f64;
-    for kind in 0..problem.kinds.len() as KindId {
-        let bound = Bounded::new(problem, kind, values).root();
-        over = over.max(bound / problem.kinds[kind as usize].price.max(1) as f64);
+    let mut known: Vec<Vec<f64>> = Vec::new();
+    // The dearest first: prices that are good for a large node mostly do for smaller ones, too.
+    for kind in (0..problem.kinds.len() as KindId).rev() {
+        let price = problem.kinds[kind as usize].price.max(1) as f64;
+        let items = items_of(problem, kind, values);
+        let room = &problem.kinds[kind as usize].room[..];
+        if known.iter().rev().take(3).any(|prices| bound_at(problem, room, &items, prices) <= over * price) {
+            continue;
+        }
+        // Those of the problem with pods that can be cut make the bound least.
+        let prices = good_prices(problem, room, &items, None);
+        over = over.max(bound_at(problem, room, &items, &prices) / price);
+        known.push(prices);
     }
     let total: f64 = values.iter().zip(need).map(|(v, n)| v.max(0.0) * n).sum();
     cautious(total / over)
@@ -224,6 +234,15 @@ impl<'a> Bounded<'a> {
 
 fn worth(amounts: &[i64], prices: &[f64]) -> f64 {
     amounts.iter().zip(prices).map(|(a, p)| *a as f64 * p).sum()
+}
+
+/// The most value that a node can hold at any non-negative prices of resources: what its room is worth, and what each pod is
+/// worth beyond the resources that it takes.
+fn bound_at(problem: &Problem, room: &[i64], items: &[(SizeId, u32, f64)], prices: &[f64]) -> f64 {
+    let beyond = |(size, most, value): &(SizeId, u32, f64)| {
+        (value - worth(&problem.sizes[*size as usize].request, prices)).max(0.0) * f64::from(*most)
+    };
+    worth(room, prices) + items.iter().map(beyond).sum::<f64>()
 }
 
 /// Resource prices that make the bound small.

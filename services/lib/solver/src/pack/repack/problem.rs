@@ -1,6 +1,6 @@
 //! The abstract packing problem: sizes of pods, kinds of nodes.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use crate::bits::Bits;
@@ -38,7 +38,22 @@ pub(crate) struct Problem {
     pub(crate) kinds: Vec<Kind>,
     /// By kind: sizes that may go there.
     pub(crate) accepts: Vec<Vec<SizeId>>,
+    /// `sizes × dims`: the requests once more, as floating-point numbers in one piece, for loops that only weigh them.
+    requests: Vec<f64>,
+    dims: usize,
 }
+
+/// Which kinds of nodes a packing may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// All that are worth having: what a bound must look at.
+    All,
+    /// Where there are very many, the best and a ladder of sizes: a packing loses little by that.
+    Few,
+}
+
+/// Kinds of a large catalogue that a packing looks at, in each set of cells.
+const BEST_KINDS: usize = 24;
 
 /// What makes pods one size: requests, cap, exclusion and kinds.
 type Alike = (SmallVec<[i64; 4]>, u32, Option<u32>, Bits);
@@ -62,7 +77,12 @@ pub(crate) struct Load {
 
 impl Problem {
     /// Returns the problem and the size of every ask.
-    pub(crate) fn new(world: &World, asks: &[Ask<'_>], reserved: &Bits) -> (Self, Vec<SizeId>) {
+    pub(crate) fn new(
+        world: &World,
+        asks: &[Ask<'_>],
+        reserved: &Bits,
+        choice: Choice,
+    ) -> (Self, Vec<SizeId>) {
         let mut cell_sets: Vec<(usize, Bits)> = Vec::new();
         let mut row_sets: Vec<(usize, Bits)> = Vec::new();
         for (pool, reach) in asks.iter().flat_map(|a| &a.reaches) {
@@ -75,24 +95,31 @@ impl Problem {
         let extent = Extent::of(asks, world.dims.len());
         let mut kinds: Vec<(Kind, Bits)> = Vec::new();
         for (pool, cells) in &cell_sets {
-            kinds.extend(
-                kinds_of(world, *pool, cells, &row_sets, &extent).into_iter().map(|k| (k, cells.clone())),
-            );
+            let mut own = kinds_of(world, *pool, cells, &row_sets, &extent);
+            if choice == Choice::Few {
+                thin_out(&mut own, *pool, asks, &extent);
+            }
+            kinds.extend(own.into_iter().map(|k| (k, cells.clone())));
         }
         let mut sizes: Vec<Size> = Vec::new();
         let mut index: FxHashMap<Alike, SizeId> = FxHashMap::default();
         let mut size_of = Vec::with_capacity(asks.len());
+        let mut known: FxHashMap<(&[i64], &[(usize, Reach)]), Bits> = FxHashMap::default();
         for ask in asks {
-            let mut allowed = Bits::new(kinds.len());
-            for (pool, reach) in &ask.reaches {
-                for (id, (kind, cells)) in kinds.iter().enumerate() {
-                    let fits = kind.pool == *pool && reach.rows.has(kind.row) && cells.within(&reach.cells);
-                    if fits && crate::dims::fits(ask.request, &kind.room) {
-                        allowed.set(id);
+            let allowed = known.entry((ask.request, &ask.reaches)).or_insert_with(|| {
+                let mut allowed = Bits::new(kinds.len());
+                for (pool, reach) in &ask.reaches {
+                    for (id, (kind, cells)) in kinds.iter().enumerate() {
+                        let fits =
+                            kind.pool == *pool && reach.rows.has(kind.row) && cells.within(&reach.cells);
+                        if fits && crate::dims::fits(ask.request, &kind.room) {
+                            allowed.set(id);
+                        }
                     }
                 }
-            }
-            let key = (SmallVec::from_slice(ask.request), ask.cap, ask.exclusion, allowed);
+                allowed
+            });
+            let key = (SmallVec::from_slice(ask.request), ask.cap, ask.exclusion, allowed.clone());
             let next = sizes.len() as SizeId;
             let id = *index.entry(key).or_insert_with_key(|key| {
                 sizes.push(Size {
@@ -107,10 +134,22 @@ impl Problem {
             sizes[id as usize].count += ask.count;
             size_of.push(id);
         }
-        let accepts = (0..kinds.len())
-            .map(|kind| (0..sizes.len() as u32).filter(|s| sizes[*s as usize].kinds.has(kind)).collect())
-            .collect();
-        (Self { sizes, kinds: kinds.into_iter().map(|(kind, _)| kind).collect(), accepts }, size_of)
+        let kinds = kinds.into_iter().map(|(kind, _)| kind).collect();
+        (Self::of(sizes, kinds, world.dims.len()), size_of)
+    }
+
+    fn of(sizes: Vec<Size>, kinds: Vec<Kind>, dims: usize) -> Self {
+        let mut accepts: Vec<Vec<SizeId>> = vec![Vec::new(); kinds.len()];
+        for (id, size) in sizes.iter().enumerate() {
+            size.kinds.iter().for_each(|kind| accepts[kind].push(id as SizeId));
+        }
+        let requests = sizes.iter().flat_map(|s| s.request.iter().map(|amount| *amount as f64)).collect();
+        Self { sizes, kinds, accepts, requests, dims }
+    }
+
+    /// What one pod of the size takes, for weighing.
+    pub(crate) fn request(&self, size: SizeId) -> &[f64] {
+        &self.requests[size as usize * self.dims..(size as usize + 1) * self.dims]
     }
 
     /// The easier problem in which pods of equal requests are alike, but for the rules that force the most nodes. Also says
@@ -139,10 +178,7 @@ impl Problem {
             sizes[id as usize].kinds.add(&size.kinds);
             belongs.push(id);
         }
-        let accepts = (0..self.kinds.len())
-            .map(|kind| (0..sizes.len() as u32).filter(|s| sizes[*s as usize].kinds.has(kind)).collect())
-            .collect();
-        (Self { sizes, kinds: self.kinds.clone(), accepts }, belongs)
+        (Self::of(sizes, self.kinds.clone(), self.dims), belongs)
     }
 
     /// Every size has some kind.
@@ -241,4 +277,41 @@ fn kinds_of(
         }
     }
     kept.into_iter().map(|(kind, _)| kind).collect()
+}
+
+/// Keeps the kinds with the most room for their price, weighed by what the pods need in all, the best of each order of
+/// magnitude, and the cheapest that holds each pod by itself.
+fn thin_out(kinds: &mut Vec<Kind>, pool: usize, asks: &[Ask<'_>], extent: &Extent) {
+    if kinds.len() <= 2 * BEST_KINDS {
+        return;
+    }
+    let ratio = |kind: &Kind| {
+        let share = |(room, total): (&i64, &i64)| if *total > 0 { *room as f64 / *total as f64 } else { 1.0 };
+        // The scarcest resource decides how much a node takes; the others matter a little.
+        let shares = kind.room.iter().zip(&extent.total).map(share);
+        let (least, sum) = shares.fold((f64::INFINITY, 0.0), |(least, sum), s| (s.min(least), sum + s));
+        (least + 0.1 * sum) / kind.price.max(1) as f64
+    };
+    let mut order: Vec<(f64, usize)> = kinds.iter().enumerate().map(|(i, k)| (ratio(k), i)).collect();
+    order.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    let mut keep = vec![false; kinds.len()];
+    let mut steps: FxHashMap<u32, u32> = FxHashMap::default();
+    for (rank, (_, index)) in order.iter().enumerate() {
+        let step = steps.entry(kinds[*index].price.max(1).ilog2()).or_default();
+        keep[*index] = rank < BEST_KINDS || *step < 4;
+        *step += 1;
+    }
+    // Kinds are in order of price.
+    let mut seen: FxHashSet<(&[i64], &Bits)> = FxHashSet::default();
+    for ask in asks {
+        for (_, reach) in ask.reaches.iter().filter(|(of, _)| *of == pool) {
+            if seen.insert((ask.request, &reach.rows)) {
+                let holds =
+                    |kind: &Kind| reach.rows.has(kind.row) && crate::dims::fits(ask.request, &kind.room);
+                kinds.iter().position(holds).into_iter().for_each(|index| keep[index] = true);
+            }
+        }
+    }
+    let mut keep = keep.into_iter();
+    kinds.retain(|_| keep.next().unwrap_or(false));
 }

@@ -1,18 +1,17 @@
 //! From a valid decision to a packing problem, and from its solution back to a valid decision.
 
 use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
 
 use super::columns;
-use super::problem::{Ask, Kind, KindId, Load, Problem, SizeId};
+use super::problem::{Ask, Choice, Kind, KindId, Load, Problem, SizeId};
 use crate::bits::Bits;
 use crate::engine::bin::{Bin, Item};
-use crate::engine::choice::{Choice, Choices};
+use crate::engine::choice::Choices;
 use crate::engine::demand::DemandId;
+use crate::engine::holds::{Holds, as_choices};
 use crate::engine::state::State;
 use crate::reach::Reach;
 use crate::topology::group::Kind as RuleKind;
-use crate::topology::groups::{DomainId, NO_DOMAIN, TopoKeyId};
 
 /// Pods of one demand that were decided alike: rung, pool and domains.
 #[derive(Clone, Debug)]
@@ -24,7 +23,7 @@ pub(crate) struct Piece {
     choices: Option<Choices>,
 }
 
-type PieceKey = (DemandId, u8, usize, Vec<(TopoKeyId, DomainId)>);
+type PieceKey = (DemandId, u8, usize, Holds);
 
 /// What can be packed again, and what stays as it is.
 pub(crate) struct Parts {
@@ -54,15 +53,15 @@ impl Parts {
                 frozen.push(Frozen { bin: bin.clone(), together: Some(together) });
             }
             for item in &free {
-                let pins = pins(state, bin, item.demand, item.rung);
-                let key = (item.demand, item.rung, bin.pool, pins);
+                let holds = state.holds(bin, item.demand, item.rung).unwrap_or_default();
+                let key = (item.demand, item.rung, bin.pool, holds);
                 let slot = *index.entry(key).or_insert_with_key(|key| {
                     pieces.push(Piece {
                         demand: item.demand,
                         rung: item.rung,
                         pool: bin.pool,
                         count: 0,
-                        choices: (!key.3.is_empty()).then(|| fixed(state, &key.3)),
+                        choices: as_choices(&key.3),
                     });
                     pieces.len() - 1
                 });
@@ -86,7 +85,7 @@ impl Parts {
                 .all(|p| p.choices.is_none() && state.class_of(p.demand).ladder(policy).len() == 1)
     }
 
-    pub(crate) fn problem(&self, state: &State<'_>) -> (Problem, Vec<SizeId>) {
+    pub(crate) fn problem(&self, state: &State<'_>, choice: Choice) -> (Problem, Vec<SizeId>) {
         let asks: Vec<Ask<'_>> = self
             .pieces
             .iter()
@@ -101,7 +100,7 @@ impl Parts {
                 }
             })
             .collect();
-        Problem::new(state.world, &asks, &reserved(state))
+        Problem::new(state.world, &asks, &reserved(state), choice)
     }
 
     /// Packs the pieces as the loads say, and what does not go there wherever it fits. `None` if something is left over.
@@ -127,11 +126,13 @@ impl Parts {
         for load in loads {
             self.load(&mut state, problem, load, &by_size, &mut left);
         }
-        for (index, piece) in self.pieces.iter().enumerate() {
+        for (index, piece) in
+            self.pieces.iter().enumerate().filter(|(index, _)| left[*index] > 0).collect::<Vec<_>>()
+        {
             let alone = columns::best_alone(problem, size_of[index] as usize);
             place_rest(&mut state, piece, problem, alone, &mut left[index]);
         }
-        left.iter().all(|n| *n == 0).then_some(state)
+        (left.iter().all(|n| *n == 0) && keeps_counts(old, &state)).then_some(state)
     }
 
     fn load(
@@ -237,8 +238,7 @@ fn place_rest(state: &mut State<'_>, piece: &Piece, problem: &Problem, alone: (K
 fn put_together(old: &State<'_>, state: &mut State<'_>, from: &Bin, items: &[Item]) -> Option<()> {
     let mut bin = None;
     for item in items {
-        let pins = pins(old, from, item.demand, item.rung);
-        let choices = (!pins.is_empty()).then(|| fixed(old, &pins));
+        let choices = as_choices(&old.holds(from, item.demand, item.rung)?);
         let mut left = item.count;
         if bin.is_none() {
             let (opened, count) =
@@ -262,11 +262,7 @@ fn put_together(old: &State<'_>, state: &mut State<'_>, from: &Bin, items: &[Ite
 fn is_frozen(state: &State<'_>, bin: &Bin) -> bool {
     bin.reservation.is_some()
         || bin.min_values_relaxed
-        || bin.items.iter().any(|item| {
-            let (class, variant) = (state.class_of(item.demand), state.variant(item.demand, item.rung));
-            let groups = variant.domain_groups.iter().chain(&class.kept_from_domain);
-            groups.map(|g| state.world.topo_key_of(*g)).any(|key| bin.domains[key] == NO_DOMAIN)
-        })
+        || bin.items.iter().any(|item| state.holds(bin, item.demand, item.rung).is_none())
 }
 
 /// States affinity to the pods of one node, or is what such pods are looking for.
@@ -279,30 +275,13 @@ fn stays_with_others(state: &State<'_>, item: &Item) -> bool {
     class.selected.iter().any(host_affinity) || variant.host_groups.iter().any(host_affinity)
 }
 
-/// The domains that matter to a pod or to others because of it.
-fn pins(state: &State<'_>, bin: &Bin, demand: DemandId, rung: u8) -> Vec<(TopoKeyId, DomainId)> {
-    let (class, variant) = (state.class_of(demand), state.variant(demand, rung));
-    let groups = variant.domain_groups.iter().chain(&class.kept_from_domain);
-    let mut out: Vec<_> =
-        groups.map(|g| state.world.topo_key_of(*g)).map(|key| (key, bin.domains[key])).collect();
-    out.sort_unstable();
-    out.dedup();
-    out
-}
-
-fn fixed(state: &State<'_>, pins: &[(TopoKeyId, DomainId)]) -> Choices {
-    let choice = |&(key, domain): &(TopoKeyId, DomainId)| {
-        let mut allowed = Bits::new(state.world.groups.keys[key].values.len());
-        allowed.set(domain as usize);
-        Choice {
-            key,
-            allowed,
-            pin: true,
-            order: SmallVec::from_elem(domain, 1),
-            quota: SmallVec::from_elem(u32::MAX, 1),
-        }
-    };
-    pins.iter().map(choice).collect()
+/// No domain has fewer of the pods that rules count than before: spreads stay as even, and whoever wanted company still has it.
+fn keeps_counts(old: &State<'_>, new: &State<'_>) -> bool {
+    let world = old.world;
+    old.live.iter().all(|group| {
+        let (before, after) = (old.ledger.selected(world, *group), new.ledger.selected(world, *group));
+        before.iter().zip(after).all(|(before, after)| after >= before)
+    })
 }
 
 pub(crate) fn reserved(state: &State<'_>) -> Bits {
