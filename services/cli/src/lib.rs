@@ -9,10 +9,14 @@
 
 pub mod catalogue;
 pub mod cluster;
+mod columns;
 pub mod connect;
+pub mod explain;
 pub mod features;
 pub mod manifest;
+mod offering;
 pub mod plan;
 pub mod prices;
 pub mod process_usage;
 mod progress;
+pub mod top;

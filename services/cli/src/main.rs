@@ -18,12 +18,18 @@ enum Command {
     Plan(cli::plan::Args),
     /// Show what EC2 offers and for how much, as the running pricing-cache sees it
     Prices(cli::prices::Args),
+    /// Say why a node stays, or why a pod is where it is
+    Explain(cli::explain::Args),
+    /// Show nodes by cost and waste, use and price of each pool, and what could be saved
+    Top(cli::top::Args),
 }
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Plan(args) => cli::plan::run(&args),
         Command::Prices(args) => cli::prices::run(&args),
+        Command::Explain(args) => cli::explain::run(&args),
+        Command::Top(args) => cli::top::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

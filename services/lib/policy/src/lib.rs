@@ -3,7 +3,7 @@
 //! ```text
 //! condition ─ what the objects say: consolidatable, drifted, expired, unhealthy
 //! candidate ─ which nodes may go, or the named thing that holds them      budget, cron ─ how many, and when
-//! consolidation, churn ─ which of them are worth it                       command ─ one removal, step by step
+//! consolidation, drift, churn ─ which of them, and is it worth it                       command ─ one removal, step by step
 //! drain ─ how a node that goes is emptied
 //! ```
 
@@ -15,6 +15,7 @@ pub mod condition;
 pub mod consolidation;
 pub mod cron;
 pub mod drain;
+pub mod drift;
 pub mod method;
 
 pub use method::{Class, Method, Reason};

@@ -157,3 +157,40 @@ impl FromStr for Method {
         Self::ALL.into_iter().find(|m| m.as_str() == text).ok_or_else(|| Unknown(text.to_owned()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decisions_are_labelled_as_the_references_metrics_are() {
+        let labels = |method: Method| (method.reason().label(), method.consolidation_type());
+        assert_eq!(labels(Method::Emptiness), ("empty", "empty"));
+        assert_eq!(labels(Method::SingleNode), ("underutilized", "single"));
+        assert_eq!(labels(Method::MultiNode), ("underutilized", "multi"));
+        assert_eq!(labels(Method::ManyForMany), ("underutilized", "multi"));
+        assert_eq!(labels(Method::Drift), ("drifted", ""));
+        assert_eq!(labels(Method::StaticDrift), ("drifted", ""));
+    }
+
+    #[test]
+    fn names_are_read_back_and_others_refused() {
+        for method in Method::ALL {
+            assert_eq!(method.as_str().parse(), Ok(method));
+        }
+        for reason in Reason::ALL {
+            assert_eq!(reason.as_str().parse(), Ok(reason));
+        }
+        assert!("Expired".parse::<Reason>().is_err());
+        assert!("empty".parse::<Reason>().is_err(), "the API's spelling counts");
+    }
+
+    #[test]
+    fn only_drift_may_start_against_pods_and_without_a_second_look() {
+        for method in Method::ALL {
+            let drift = method.reason() == Reason::Drifted;
+            assert_eq!(method.class() == Class::Eventual, drift, "{method}");
+            assert_eq!(method.validation_seconds() == 0, drift, "{method}");
+        }
+    }
+}

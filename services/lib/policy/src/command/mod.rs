@@ -157,9 +157,12 @@ pub enum Step {
     Look,
     /// Order the replacements; the same id never orders twice.
     Replace,
-    /// Delete these claims.
+    /// Delete these claims, each with uid and resourceVersion as preconditions: a process that lost the lead may have sent this
+    /// and be heard only after another has taken everything back. Taking back changes the claim (the mark) before the node
+    /// (the taint), so a late deletion is then refused. On a conflict, ask again.
     Delete(Vec<Arc<str>>),
-    /// Delete these replacements, which nobody uses.
+    /// Take the mark off all members that stay, then delete these replacements, which nobody uses. The mark first: with it goes
+    /// the version of the claims that a late [`Step::Delete`] of another process names.
     Drop(Vec<Arc<str>>),
     /// Take the traces off these members, in this order: mark, taint, note.
     Undo { claims: Vec<Arc<str>>, why: Why },

@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!  candidates ──> empty::choose ────────────────────────────────> delete together
-//!             └─> MultiNode / SingleNode ── next() ──> simulate ──> judge ──> tell() … ──> Command
+//!             └─> MultiNode / ManyForMany / SingleNode ── next() ──> simulate ──> judge ──> tell() … ──> Command
 //! ```
 //! The rules are those of the reference: delete, or replace by one strictly cheaper node, many nodes at once if possible;
 //! on request also several nodes by several cheaper ones.
@@ -16,6 +16,7 @@ mod balanced;
 mod candidate;
 mod empty;
 mod judge;
+mod many;
 mod multi;
 mod single;
 
@@ -34,6 +35,7 @@ pub use judge::{
     Decision, Kept, MinValues, Outcome, Refusal, Replacement, SPOT_TO_SPOT_TYPES, Settings, TypeOption,
     judge, same_type_guard,
 };
+pub use many::ManyForMany;
 pub use multi::MultiNode;
 pub use single::SingleNode;
 

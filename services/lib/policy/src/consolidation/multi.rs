@@ -2,8 +2,8 @@
 
 use super::{Allowance, Candidate, Decision, by_savings, take};
 
-/// Most nodes of one command. The reference searches up to an index of 100, hence 101 nodes.
-const MOST_TOGETHER: usize = 101;
+/// Most nodes of one command. (The reference means 100 too, and takes 101 by an index that is one off.)
+const MOST_TOGETHER: usize = 100;
 
 /// A binary search over prefixes. Ask [`MultiNode::next`] what to simulate, answer with [`MultiNode::tell`], until there is no
 /// next; [`MultiNode::best`] is then the longest prefix found.

@@ -205,13 +205,13 @@ fn the_search_finds_the_longest_prefix_that_can_go() {
 }
 
 #[test]
-fn one_command_takes_at_most_a_hundred_and_one_nodes() {
+fn one_command_takes_at_most_a_hundred_nodes() {
     let candidates: Vec<Candidate> = (0..500).map(|n| candidate(&format!("n{n:03}"), 1000 - n, 1)).collect();
     let mut search = MultiNode::new(&candidates, Allowance::new());
     while search.next().is_some() {
         search.tell(Decision::Delete);
     }
-    assert_eq!(search.best().unwrap().0.len(), 101);
+    assert_eq!(search.best().unwrap().0.len(), 100);
 }
 
 #[test]
@@ -242,4 +242,83 @@ fn balanced_weighs_savings_against_disturbance() {
     let uniform = PoolTotals { price: MicroDollars::new(48_400_000), cost: 90 };
     assert!(approves(share(2_420_000, 9), uniform));
     assert!(!approves(share(0, 9), uniform));
+}
+
+/// Nodes of pools with so many nodes each, and what a budget leaves of them.
+fn pools(pools: usize, nodes: usize, budget: &str, pods: i64) -> (Vec<Candidate>, Allowance) {
+    let budgets = crate::budget::Budgets::read(&[crate::budget::Spec {
+        nodes: budget.to_owned(),
+        ..crate::budget::Spec::default()
+    }]);
+    let counts = crate::budget::Counts { total: u32::try_from(nodes).unwrap(), away: 0 };
+    let now = jiff::Timestamp::UNIX_EPOCH;
+    let left = budgets.state(crate::Reason::Underutilized, counts, now).available();
+    let pool = |p: usize| Arc::<str>::from(format!("pool-{p}"));
+    let node = |p: usize, n: usize| Candidate { pool: pool(p), ..candidate(&format!("{p}-{n}"), 100, pods) };
+    let all = (0..pools).flat_map(|p| (0..nodes).map(move |n| node(p, n))).collect();
+    (all, (0..pools).map(|p| (pool(p), left)).collect())
+}
+
+#[test]
+fn budgets_bound_how_many_empty_nodes_go_per_pool() {
+    for (count, nodes, budget, expected) in
+        [(1, 10, "100%", 10), (1, 10, "0%", 0), (1, 10, "30%", 3), (10, 3, "50%", 20), (10, 3, "100%", 30)]
+    {
+        let (candidates, allowance) = pools(count, nodes, budget, 0);
+        let chosen = choose_empty(&candidates, allowance);
+        assert_eq!(chosen.len(), expected, "{count} pools of {nodes} at {budget}");
+        for p in 0..count {
+            let own = chosen.iter().filter(|c| *c.pool == *format!("pool-{p}")).count();
+            assert_eq!(own, expected / count, "each pool by its own budget");
+        }
+    }
+}
+
+#[test]
+fn budgets_bound_how_many_nodes_go_together() {
+    for (count, nodes, budget, expected) in
+        [(1, 10, "30%", 3), (10, 3, "50%", 20), (1, 10, "0%", 0), (1, 10, "10%", 0)]
+    {
+        let (candidates, allowance) = pools(count, nodes, budget, 2);
+        let mut search = MultiNode::new(&candidates, allowance);
+        while search.next().is_some() {
+            search.tell(Decision::Delete);
+        }
+        let found = search.best().map_or(0, |(nodes, _)| nodes.len());
+        assert_eq!(found, expected, "{count} pools of {nodes} at {budget}");
+    }
+}
+
+fn worth(saving: i64) -> Option<crate::churn::Worth> {
+    Some(crate::churn::Worth { saving: MicroDollars::new(saving), payback: jiff::SignedDuration::ZERO })
+}
+
+#[test]
+fn of_several_for_several_the_set_that_saves_most_is_taken() {
+    let candidates: Vec<Candidate> = (0..20).map(|n| candidate(&format!("n{n:02}"), 1000 - n, 1)).collect();
+    let mut search = ManyForMany::new(&candidates, Allowance::new(), |_| true);
+    let mut lengths = Vec::new();
+    while let Some(tried) = search.next() {
+        let length = tried.len();
+        lengths.push(length);
+        // The longest does not fit, ten save most.
+        let decision =
+            if length == 20 { Decision::Leave(Refusal::NotCheaper) } else { replace(vec![0], false) };
+        search.tell(decision, worth(if length == 10 { 500 } else { 100 }));
+    }
+    assert_eq!(lengths, [20, 10, 5, 2]);
+    let (nodes, _, worth) = search.best().unwrap();
+    assert_eq!((nodes.len(), worth.saving.get()), (10, 500));
+}
+
+#[test]
+fn several_for_several_leaves_pools_alone_that_did_not_opt_in_and_what_is_not_worth_it() {
+    let mut candidates: Vec<Candidate> = (0..4).map(|n| candidate(&format!("n{n}"), 100, 1)).collect();
+    candidates[0].pool = Arc::from("other");
+    let mut search = ManyForMany::new(&candidates, Allowance::new(), |pool| pool == "default");
+    assert_eq!(search.next().map(<[&Candidate]>::len), Some(3));
+    search.tell(replace(vec![0], false), None);
+    assert!(search.next().is_none() && search.best().is_none());
+    let closed = Allowance::from([(Arc::from("default"), 1)]);
+    assert!(ManyForMany::new(&candidates, closed, |_| true).next().is_some_and(|tried| tried.len() == 2));
 }

@@ -1,5 +1,5 @@
 //! A cluster small enough to look at all of it: up to two nodes that go, a replacement, a pod that the scheduler may still bind,
-//! somebody who deletes, and our process, which may die between any two writes.
+//! somebody who deletes, and our process, which may die between any two writes, or lose the lead with deletions under way.
 //!
 //! One tick is a second. The scheduler acts on a view that is at most one tick old, which is what the settle time assumes. What
 //! holds every node (the budget) and what holds one (an annotation) each come once; more of the same adds no new order.
@@ -16,6 +16,9 @@ pub(super) struct Scenario {
     pub(super) needs: usize,
     /// The pod that may land carries do-not-disrupt.
     pub(super) late_is_protected: bool,
+    /// Annotations come, and the PDB closes: left out where another scenario has them, to keep the walk short.
+    pub(super) annotations: bool,
+    pub(super) pdb: bool,
     pub(super) crashes: u8,
     /// Exploration stops advancing the clock here.
     pub(super) last_tick: i64,
@@ -33,6 +36,8 @@ pub(super) struct World {
     pub(super) pdb_changes: u8,
     pub(super) replacement: New,
     pub(super) process: Process,
+    /// Deletions that a process had sent when it lost the lead, and that the API server has not seen yet.
+    pub(super) late_deletions: Vec<(usize, u8)>,
     pub(super) crashes: u8,
     pub(super) others_deleted: bool,
     pub(super) ended: Option<End>,
@@ -50,6 +55,8 @@ pub(super) struct Node {
     pub(super) annotated: bool,
     /// Something became protected since we looked.
     pub(super) changed_since_look: bool,
+    /// resourceVersion of the claim.
+    pub(super) version: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -92,7 +99,8 @@ pub(super) enum Write {
     Taint(usize),
     Mark(usize),
     Order,
-    Delete(usize),
+    /// With the claim's version as a precondition.
+    Delete(usize, u8),
     DropNew,
     Unmark(usize),
     Untaint(usize),
@@ -107,6 +115,7 @@ pub(super) enum Event {
     PassRefused,
     Crash,
     Restart,
+    LateDeletion,
     Tick,
     SchedulerBinds(usize),
     Annotate(usize),
@@ -131,6 +140,7 @@ impl Scenario {
             pdb_changes: 0,
             replacement: New::None,
             process: Process::Alive(Mind { plan: true, ..Mind::default() }),
+            late_deletions: Vec::new(),
             crashes: 0,
             others_deleted: false,
             ended: None,
@@ -148,9 +158,9 @@ impl Scenario {
 
     pub(super) fn events(&self, world: &World) -> Vec<Event> {
         if world.ended.is_some() {
-            return Vec::new();
+            return vec![Event::LateDeletion];
         }
-        let mut events = vec![Event::Pass, Event::Restart];
+        let mut events = vec![Event::Pass, Event::Restart, Event::LateDeletion];
         if let Process::Alive(Mind { validated: false, .. }) = world.process {
             events.push(Event::PassRefused);
         }
@@ -164,8 +174,13 @@ impl Scenario {
             events.extend([Event::SchedulerBinds(node), Event::Drain(node)]);
         }
         // Nodes differ in nothing: it is enough that things happen to the first of them.
-        events.extend([Event::Annotate(0), Event::SomebodyDeletes(0)]);
-        events.extend([Event::PdbCloses, Event::PdbOpens]);
+        events.push(Event::SomebodyDeletes(0));
+        if self.annotations {
+            events.push(Event::Annotate(0));
+        }
+        if self.pdb {
+            events.extend([Event::PdbCloses, Event::PdbOpens]);
+        }
         events.extend([Event::NewIsReady, Event::NewIsUsed, Event::NewFails, Event::NewVanishes]);
         events
     }
@@ -177,9 +192,20 @@ impl Scenario {
             Event::Pass => self.pass(&mut world, true),
             Event::PassRefused => self.pass(&mut world, false),
             Event::Crash => {
-                if world.process != Process::Dead && world.ended.is_none() {
+                if let Process::Alive(mind) = &world.process {
+                    let sent = |write: &Write| match write {
+                        Write::Delete(i, version) => Some((*i, *version)),
+                        _ => None,
+                    };
+                    world.late_deletions.extend(mind.writes.iter().filter_map(sent));
                     world.process = Process::Dead;
                     world.crashes += 1;
+                }
+            }
+            Event::LateDeletion => {
+                if !world.late_deletions.is_empty() {
+                    let (i, version) = world.late_deletions.remove(0);
+                    self.delete(&mut world, i, version, true);
                 }
             }
             Event::Restart => {
@@ -324,9 +350,15 @@ impl Scenario {
             }
             Step::Replace => mind.writes.push(Write::Order),
             Step::Delete(claims) => {
-                mind.writes.extend(claims.iter().map(|claim| Write::Delete(index(claim))))
+                for i in claims.iter().map(index) {
+                    mind.writes.push(Write::Delete(i, world.nodes[i].version));
+                }
             }
-            Step::Drop(_) => mind.writes.push(Write::DropNew),
+            Step::Drop(_) => {
+                let marked = |i: &usize| world.nodes[*i].marked && !world.nodes[*i].leaving;
+                mind.writes.extend((0..self.nodes).filter(marked).map(Write::Unmark));
+                mind.writes.push(Write::DropNew);
+            }
             Step::Undo { claims, .. } => {
                 for i in claims.iter().map(index) {
                     mind.writes.extend([Write::Unmark(i), Write::Untaint(i), Write::Unnote(i)]);
@@ -363,22 +395,30 @@ impl Scenario {
                     world.replacement = New::Failing;
                 }
             }
-            Write::Delete(i) => {
-                self.check_delete(world, i);
-                self.on(world, i, |node| node.leaving = true);
-            }
+            Write::Delete(i, version) => self.delete(world, i, version, false),
         }
     }
 
-    /// Writes to what is gone do nothing.
+    /// Writes to what is gone do nothing. A write that changes the claim makes a new version of it.
     fn on(&self, world: &mut World, i: usize, change: impl FnOnce(&mut Node)) {
-        if !world.nodes[i].gone {
-            change(&mut world.nodes[i]);
+        let node = &mut world.nodes[i];
+        if !node.gone {
+            let before = (node.noted, node.marked);
+            change(node);
+            node.version += u8::from(before != (node.noted, node.marked));
+        }
+    }
+
+    /// Refused when the claim is another than the one that was decided about.
+    fn delete(&self, world: &mut World, i: usize, version: u8, late: bool) {
+        if world.nodes[i].version == version {
+            self.check_delete(world, i, late);
+            self.on(world, i, |node| node.leaving = true);
         }
     }
 
     /// What must hold at the irreversible step.
-    fn check_delete(&self, world: &World, i: usize) {
+    fn check_delete(&self, world: &World, i: usize, late: bool) {
         let node = world.nodes[i];
         if node.gone || node.leaving {
             return;
@@ -390,8 +430,9 @@ impl Scenario {
             !(late_here && self.late_is_protected),
             "{name}: a protected pod that had landed is on a node that we delete: {world:?}"
         );
+        // Since the look of a process that is gone, anything may have come to hold the node; draining waits for that.
         assert!(
-            !self.is_held(world, i) || node.changed_since_look,
+            late || !self.is_held(world, i) || node.changed_since_look,
             "{name}: deleted although the last look had seen what holds it: {world:?}"
         );
         assert!(

@@ -1,0 +1,108 @@
+//! `kubectl karpenter top`: what nodes cost, how much of that is used, and what disruption could save.
+//!
+//! The picture is the provisioner's snapshot; what could be saved is what disruption found at its last look. Without disruption
+//! the rest is still shown.
+
+mod figures;
+mod table;
+
+use std::io::{self, Write as _};
+
+use anyhow::Result;
+use clap::ValueEnum;
+use proto::disruption::v1::ListCandidatesRequest;
+use proto::disruption::v1::disruption_client::DisruptionClient;
+use proto::provisioner::v1::GetSnapshotRequest;
+use proto::provisioner::v1::provisioner_client::ProvisionerClient;
+use runtime::Service;
+
+use crate::connect::{Connection, explain};
+use figures::Top;
+
+/// Snapshots of thousands of nodes fill a few megabytes.
+const LARGEST_ANSWER: usize = 64 << 20;
+
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Only nodes of this NodePool
+    #[arg(long, short = 'p', value_name = "NAME")]
+    nodepool: Option<String>,
+
+    /// Order of the nodes, largest first
+    #[arg(long, default_value = "waste")]
+    by: By,
+
+    /// Most nodes to list; 0 lists all
+    #[arg(long, value_name = "COUNT", default_value_t = 20)]
+    limit: usize,
+
+    #[arg(long, short = 'o', default_value = "table")]
+    output: Output,
+
+    #[command(flatten)]
+    connection: Connection,
+
+    /// Address in the environment, as the local stack leaves it.
+    #[arg(long, env = "GRPC_PROVISIONER", hide = true)]
+    grpc_provisioner: Option<String>,
+
+    /// Address of disruption; `--address` is the provisioner's
+    #[arg(long, env = "GRPC_DISRUPTION", value_name = "HOST:PORT", help_heading = "Connection")]
+    disruption_address: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum By {
+    /// What is paid for and not requested
+    Waste,
+    Cost,
+    /// What disruption could save
+    Saving,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Output {
+    Table,
+    Json,
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut top = runtime.block_on(ask(args))?;
+    top.order(args.by);
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    match args.output {
+        Output::Json => {
+            serde_json::to_writer_pretty(&mut out, &top)?;
+            writeln!(out)?;
+        }
+        Output::Table => table::print(&mut out, &top, args.limit)?,
+    }
+    out.flush()?;
+    Ok(())
+}
+
+async fn ask(args: &Args) -> Result<Top> {
+    let connection = &args.connection;
+    let transport = connection.open(Service::Provisioner, args.grpc_provisioner.as_deref()).await?;
+    let mut client = ProvisionerClient::new(transport).max_decoding_message_size(LARGEST_ANSWER);
+    let request = GetSnapshotRequest { with_nodes: true, with_pending: false };
+    let snapshot = client.get_snapshot(request).await.map_err(|status| explain(&status))?.into_inner();
+    let pool = args.nodepool.clone().unwrap_or_default();
+    let mut top = Top::new(&snapshot, &pool)?;
+    match candidates(args, pool).await {
+        Ok(candidates) => top.add_candidates(&candidates),
+        Err(error) => top.without_disruption(&error),
+    }
+    Ok(top)
+}
+
+async fn candidates(args: &Args, node_pool: String) -> Result<Vec<proto::disruption::v1::Candidate>> {
+    // Behind `--address` is the provisioner.
+    let connection = Connection { address: args.disruption_address.clone(), ..args.connection.clone() };
+    let transport = connection.open(Service::Disruption, None).await?;
+    let mut client = DisruptionClient::new(transport).max_decoding_message_size(LARGEST_ANSWER);
+    let request = ListCandidatesRequest { node_pool };
+    let answer = client.list_candidates(request).await.map_err(|status| explain(&status))?;
+    Ok(answer.into_inner().candidates)
+}
