@@ -156,6 +156,12 @@ impl Scene {
         Ok(())
     }
 
+    /// Claim and node without an instance behind them.
+    pub(crate) async fn bare_node(&self, name: &str, provider_id: &str, options: &Options) -> Result<()> {
+        self.claim(name, provider_id, options).await?;
+        self.node_object(name, provider_id).await
+    }
+
     async fn node_object(&self, name: &str, provider_id: &str) -> Result<()> {
         let node = json!({
             "apiVersion": "v1", "kind": "Node",

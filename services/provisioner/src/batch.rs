@@ -16,6 +16,8 @@ pub(crate) struct Trigger {
     pub(crate) uid: Arc<str>,
     /// Do not wait for others: a launch failed, and its pods have waited already.
     pub(crate) urgent: bool,
+    /// The trace to continue: that of the node that goes.
+    pub(crate) trace: Option<Arc<str>>,
 }
 
 /// A closed window.
@@ -44,6 +46,9 @@ impl Batcher {
                 Some(first) = self.triggers.recv() => first,
             };
             let span = tracing::info_span!(parent: None, "provision", pods = field::Empty, nodeclaims = field::Empty);
+            if let Some(trace) = &first.trace {
+                runtime::trace::set_parent(&span, trace);
+            }
             let opened = Instant::now();
             let batch = tracing::info_span!(parent: &span, "batch", pods = field::Empty);
             let size = self.gather(first, opened).instrument(batch).await;
@@ -121,7 +126,7 @@ mod tests {
 
     impl Bench {
         async fn send(&self, uid: &str, urgent: bool) {
-            self.triggers.send(Trigger { uid: Arc::from(uid), urgent }).await.unwrap();
+            self.triggers.send(Trigger { uid: Arc::from(uid), urgent, trace: None }).await.unwrap();
         }
     }
 

@@ -15,7 +15,7 @@ use crate::handle::Received;
 /// How often what is done is deleted while others of the batch are still being handled.
 const FLUSH: Duration = Duration::from_secs(1);
 /// Long before other consumers would see it.
-const EXTEND: Duration = Duration::from_secs(10);
+const EXTEND: Duration = Duration::from_secs(5);
 const TRIES: u32 = 3;
 /// Of a body that goes into the log.
 const LOGGED: usize = 2048;

@@ -34,8 +34,8 @@ use crate::metrics::{Metrics, Reason};
 const LONG_POLL: Duration = Duration::from_secs(20);
 /// Of receivers beyond the first: they leave a queue that gives nothing for this long.
 const SHORT_POLL: Duration = Duration::from_secs(1);
-/// How long a message stays hidden unless it is extended.
-const VISIBILITY: Duration = Duration::from_secs(30);
+/// How long a message stays hidden unless it is extended: also the time that a killed consumer costs of the two minutes.
+const VISIBILITY: Duration = Duration::from_secs(15);
 const BATCH: u32 = 10;
 const QUICKEST: Duration = Duration::from_secs(1);
 /// A queue that is created again is read within this time.

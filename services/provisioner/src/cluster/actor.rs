@@ -186,8 +186,9 @@ impl Actor {
 
     async fn send_triggers(&mut self) {
         for (uid, urgent) in std::mem::take(&mut self.state.triggers) {
+            let trace = self.state.nodes.trace_of_leaving(&uid);
             // When the batcher is gone the process is ending.
-            let _ = self.triggers.send(Trigger { uid, urgent }).await;
+            let _ = self.triggers.send(Trigger { uid, urgent, trace }).await;
         }
     }
 

@@ -203,6 +203,14 @@ impl Nodes {
         moved
     }
 
+    /// Context of the trace of a node on its way out, by the solver's name.
+    pub(super) fn trace_of_leaving(&self, name: &str) -> Option<Arc<str>> {
+        let entry = self.entries.get(name).filter(|e| e.node.state == model::node::NodeState::Deleting)?;
+        let claim = self.claims.get(entry.node.claim.as_ref()?)?;
+        let trace = claim.metadata.annotations.as_ref()?.get(labels::TRACEPARENT)?;
+        Some(Arc::from(trace.as_str()))
+    }
+
     fn forget(&mut self, name: &Arc<str>) {
         let Some(entry) = self.entries.remove(name) else { return };
         if let Some(object) = &entry.object

@@ -110,6 +110,9 @@ impl State {
         for key in affected {
             self.show(&key);
         }
+        if let Some(name) = moved.set.filter(|_| moved.pods_too) {
+            self.trigger_leaving(&name, now);
+        }
     }
 
     fn take_pod(&mut self, pod: &Arc<core::Pod>, now: Timestamp) {

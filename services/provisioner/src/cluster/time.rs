@@ -53,6 +53,19 @@ impl State {
         }
     }
 
+    /// A node begins to go: its pods are planned for at once, while it drains.
+    pub(super) fn trigger_leaving(&mut self, name: &Arc<str>, now: Timestamp) {
+        let goes = self.nodes.entries.get(name).is_some_and(|e| e.node.state == NodeState::Deleting);
+        let moves = |key: &PodKey| self.pods.records.get(key).is_some_and(|r| r.pod.reschedulable);
+        if goes
+            && !self.leaving.contains_key(name)
+            && self.on.get(name).is_some_and(|pods| pods.iter().any(moves))
+        {
+            self.leaving.insert(Arc::clone(name), now);
+            self.triggers.push((Arc::clone(name), false));
+        }
+    }
+
     /// Pods that wait, and nodes on their way out whose pods need a place, are decided about every so often.
     pub(super) fn trigger_again(&mut self, now: Timestamp) {
         let late = |at: Option<Timestamp>| at.is_none_or(|at| now.duration_since(at) >= AGAIN);
