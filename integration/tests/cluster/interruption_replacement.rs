@@ -6,7 +6,7 @@ use api::NodeClaim;
 use integration::workload::Workload;
 use integration::{Service, Stack, Test, aws, eventually, jaeger, test};
 use kube::ResourceExt as _;
-use kube::api::{Api, DeleteParams, PostParams};
+use kube::api::{Api, PostParams};
 use model::labels;
 use serde_json::json;
 
@@ -17,7 +17,7 @@ pub(crate) fn tests() -> Vec<Test> {
     ]
 }
 
-/// One spot node with one pod on it that nobody may evict.
+/// One spot node with two pods on it, of which one at a time may be away: the second stays until the first runs elsewhere.
 struct Held {
     stack: Stack,
     services: Vec<Service>,
@@ -42,12 +42,13 @@ impl Held {
         let budget = json!({
             "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
             "metadata": {"name": "held", "namespace": workload.name},
-            "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "held"}}},
+            "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "held"}}},
         });
         let budgets = integration::kubernetes::api_of(&workload.client, &budget).await?;
         budgets.create(&PostParams::default(), &serde_json::from_value(budget)?).await?;
-        workload.deploy("held", 1, "1", json!({})).await?;
-        workload.running("held", 1).await?;
+        workload.deploy("held", 2, "400m", json!({})).await?;
+        let nodes = workload.running("held", 2).await?;
+        ensure!(nodes[0] == nodes[1], "two small pods share a node");
         let claim = workload.claims().await?.into_iter().next().context("a claim")?;
         Ok(Self { stack, services, workload, claim })
     }
@@ -70,23 +71,12 @@ impl Held {
 
     async fn replacement(&self) -> Result<NodeClaim> {
         let name = self.claim.name_any();
-        eventually("a replacement", || async {
+        eventually("a replacement to be launched", || async {
             let claims = self.workload.claims().await?;
-            let ready = |claim: &NodeClaim| {
-                let conditions = claim.status.as_ref().and_then(|status| status.conditions.as_deref());
-                conditions.is_some_and(|all| api::conditions::is_true(all, "Initialized"))
-            };
-            Ok(claims.into_iter().find(|claim| claim.name_any() != name && ready(claim)))
+            let launched = |claim: &NodeClaim| claim.status.as_ref().is_some_and(|s| s.provider_id.is_some());
+            Ok(claims.into_iter().find(|claim| claim.name_any() != name && launched(claim)))
         })
         .await
-    }
-
-    async fn release(&self) -> Result<()> {
-        let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
-                            "metadata": {"namespace": self.workload.name}});
-        let budgets = integration::kubernetes::api_of(&self.workload.client, &budget).await?;
-        budgets.delete("held", &DeleteParams::default()).await?;
-        Ok(())
     }
 
     async fn old_is_gone(&self) -> Result<()> {
@@ -94,7 +84,10 @@ impl Held {
             .await
     }
 
+    /// Without pods: once the pool is gone none of them finds a place, and the budget would hold the last node for ever.
     async fn end(self) -> Result<()> {
+        self.workload.scale("held", 0).await?;
+        self.workload.running("held", 0).await?;
         self.workload.remove().await?;
         self.services.iter().rev().try_for_each(|service| service.stop(&self.stack))
     }
@@ -113,13 +106,12 @@ async fn a_replacement_launches_while_the_node_drains_in_one_trace(stack: Stack)
     let held = Held::new(stack, "replaced", &[]).await?;
     held.warn("spot")?;
     let replacement = held.replacement().await?;
-    let old = held.old().await?.context("the old claim drains until its pod may go")?;
+    let old = held.old().await?.context("the old claim drains until its pods run elsewhere")?;
     ensure!(old.metadata.deletion_timestamp.is_some(), "it is being removed");
     ensure!(pool(&replacement) != pool(&old), "EC2 has just taken that pool back: {:?}", pool(&old));
     ensure!(trace(&replacement)? == trace(&old)?, "the replacement belongs to the warning's trace");
-    held.release().await?;
     held.old_is_gone().await?;
-    held.workload.running("held", 1).await?;
+    held.workload.running("held", 2).await?;
     ensure!(held.workload.claims().await?.len() == 1, "one replacement is enough");
     let id = trace(&held.claim)?;
     let wanted = [
@@ -146,7 +138,6 @@ async fn a_replacement_launches_while_the_node_drains_in_one_trace(stack: Stack)
 
 async fn a_recommendation_is_followed_once_a_replacement_is_ready(stack: Stack) -> Result<()> {
     let held = Held::new(stack, "rebalanced", &["--drain-on-rebalance"]).await?;
-    held.release().await?;
     held.warn("rebalance")?;
     let command = format!("rebalance-{}", held.claim.uid().context("a uid")?);
     let replacement = eventually("a replacement of the command", || async {
@@ -165,7 +156,7 @@ async fn a_recommendation_is_followed_once_a_replacement_is_ready(stack: Stack) 
     })
     .await?;
     held.old_is_gone().await?;
-    held.workload.running("held", 1).await?;
+    held.workload.running("held", 2).await?;
     let left: Vec<String> = held.workload.claims().await?.iter().map(|claim| claim.name_any()).collect();
     ensure!(left == [replacement.name_any()], "{left:?}");
     held.end().await

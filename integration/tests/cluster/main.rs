@@ -30,7 +30,6 @@ fn main() -> ExitCode {
     tests.extend(rpc_access::tests());
     tests.extend(leases::tests());
     tests.extend(interruption::tests());
-    tests.extend(interruption_replacement::tests());
     tests.extend(interruption_soak::tests());
     tests.extend(outage::tests());
     tests.extend(real_node::tests());
@@ -40,6 +39,7 @@ fn main() -> ExitCode {
     // Cluster tests of services whose issues are still open: they run with the long proofs until each has been green often
     // enough to judge every change by it.
     for young in [
+        interruption_replacement::tests(),
         lifecycle::tests(),
         nodeclass::tests(),
         pricing::tests(),
