@@ -361,8 +361,8 @@ impl fmt::Display for Blocked {
     }
 }
 
-/// An obstacle with the reason for which it counts, where it does not count for all.
 impl Blocked {
+    /// The reason for which it counts, where it does not count for all.
     pub fn about(&self) -> Option<Reason> {
         match self {
             Self::Budget(state) => Some(state.reason),

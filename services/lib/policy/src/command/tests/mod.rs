@@ -2,6 +2,7 @@
 
 mod budgets;
 mod explore;
+mod process;
 mod steps;
 mod validation;
 mod world;
