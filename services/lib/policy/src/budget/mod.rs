@@ -168,7 +168,8 @@ impl Budgets {
     /// What is left for a reason, given who is away already.
     pub fn state(&self, reason: Reason, counts: Counts, now: Timestamp) -> State {
         let Allowed { nodes: allowed, by } = self.allowed(reason, counts.total, now);
-        State { reason, allowed, away: counts.away, total: counts.total, by, problem: self.problem.clone() }
+        let problem = self.problem.clone().map(Box::new);
+        State { reason, allowed, away: counts.away, total: counts.total, by: by.map(Box::new), problem }
     }
 }
 
@@ -182,8 +183,8 @@ pub struct State {
     pub away: u32,
     /// Nodes that count.
     pub total: u32,
-    pub by: Option<Binding>,
-    pub problem: Option<Problem>,
+    pub by: Option<Box<Binding>>,
+    pub problem: Option<Box<Problem>>,
 }
 
 impl State {

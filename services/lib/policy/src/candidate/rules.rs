@@ -51,8 +51,10 @@ pub fn still_free(subject: &Subject, method: Method, pdbs: &Pdbs, now: Timestamp
 /// keeps single reasons away. Empty when some method would take it, budgets and savings aside.
 pub fn obstacles(subject: &Subject, pdbs: &Pdbs, now: Timestamp) -> Vec<Blocked> {
     let mut all = state(subject, now);
+    // Pods do not hold up drift that a deadline bounds.
+    let pods_matter = !all.is_empty() || !subject.is_drifted() || !subject.bounded();
     all.extend(held_by_pods(subject, pdbs, now));
-    if !all.is_empty() && !(subject.is_drifted() && subject.bounded() && state(subject, now).is_empty()) {
+    if !all.is_empty() && pods_matter {
         return all;
     }
     let mut refused = Vec::new();

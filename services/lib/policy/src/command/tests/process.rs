@@ -160,7 +160,7 @@ impl Scenario {
             "{name}: deleted although the last look had seen what holds it: {world:?}"
         );
         assert!(
-            !(late_here && !self.has_own_pods()),
+            !late_here || self.has_own_pods(),
             "{name}: a node that is not empty any more is deleted as empty: {world:?}"
         );
         let ready = matches!(world.replacement, New::Ready { .. });
