@@ -1,5 +1,7 @@
 //! Our services as processes of their own, started and ended through `deploy/local/stack service`.
 
+use std::sync::{Mutex, PoisonError};
+
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
@@ -33,6 +35,17 @@ impl Service {
         call.extend(options);
         let printed = stack.command(call).with_context(|| format!("start {name}-{replica}"))?;
         serde_json::from_str(&printed).with_context(|| format!("`service start` printed {printed:?}"))
+    }
+
+    /// A replica that several tests use at the same time: the first of them starts it, and it is ended before the next test
+    /// that is alone. All must name the same flags.
+    pub fn shared(stack: &Stack, name: &str, arguments: &[&str]) -> Result<Self> {
+        static STARTING: Mutex<()> = Mutex::new(());
+        let _one_at_a_time = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+        match running(stack)?.into_iter().find(|service| service.name == name) {
+            Some(service) => Ok(service),
+            None => Self::start(stack, name, 1, arguments),
+        }
     }
 
     /// SIGTERM, and waits until the process is gone.
@@ -94,8 +107,10 @@ impl Service {
 
 /// Ends every replica that still runs.
 pub(crate) fn kill_all(stack: &Stack) -> Result<()> {
+    running(stack)?.iter().try_for_each(|service| service.kill(stack))
+}
+
+fn running(stack: &Stack) -> Result<Vec<Service>> {
     let printed = stack.command(["service", "list", "-o", "json"])?;
-    let running: Vec<Service> =
-        serde_json::from_str(&printed).context("`service list` printed something else")?;
-    running.iter().try_for_each(|service| service.kill(stack))
+    serde_json::from_str(&printed).context("`service list` printed something else")
 }

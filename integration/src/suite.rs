@@ -1,6 +1,7 @@
 //! Runs tests on one local cluster and takes it down whatever happens.
 //!
-//! A test that stops or kills services of the cluster is *alone*: nothing else runs beside it.
+//! A test that stops or kills services of the cluster is *alone*: nothing else runs beside it, and no service is left from
+//! before. The others wait for the cluster most of their time, so more of them run at once than there are processors.
 
 use std::pin::Pin;
 use std::process::ExitCode;
@@ -12,6 +13,8 @@ use tokio::runtime::Runtime;
 use tokio::sync::RwLock;
 
 use crate::stack::Stack;
+
+const AT_ONCE: usize = 8;
 
 type Body = fn(Stack) -> Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 
@@ -62,7 +65,8 @@ pub fn run(tests: Vec<Test>) -> ExitCode {
     let mut words: Vec<String> = std::env::args().collect();
     let soak = words.iter().any(|word| word == "--soak");
     words.retain(|word| word != "--soak");
-    let arguments = Arguments::from_iter(words);
+    let mut arguments = Arguments::from_iter(words);
+    arguments.test_threads.get_or_insert(AT_ONCE);
 
     let chosen: Vec<Test> = tests.into_iter().filter(|test| test.soak == soak).collect();
     if arguments.list {
@@ -102,6 +106,8 @@ fn trial(test: Test, stack: Stack, runtime: Arc<Runtime>, turn: Arc<RwLock<()>>)
             let body = (test.body)(stack.clone());
             let outcome = if test.alone {
                 let _nobody_else = turn.write().await;
+                // Those that other tests share.
+                report(crate::processes::kill_all(&stack));
                 let outcome = body.await;
                 // What a failed test left running must not fail the next one.
                 report(crate::processes::kill_all(&stack));

@@ -362,7 +362,8 @@ pub(crate) async fn storm(
     all.queue_is_empty().await?;
     println!("queue empty after {:?}", began.elapsed());
     all.scene.no_drain_is_left().await?;
-    let drained = all.scene.service.metric("karpenter_nodes_drained_total", "nodepool=\"removal\"")?;
+    let pool = format!("nodepool=\"{}\"", all.scene.namespace);
+    let drained = all.scene.service.metric("karpenter_nodes_drained_total", &pool)?;
     ensure!(drained == nodes as f64, "{drained} drains of {nodes} nodes");
     for (name, instance) in staying {
         let claim = all.claims().await?.get(name).await?;

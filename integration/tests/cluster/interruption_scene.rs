@@ -21,7 +21,7 @@ pub(crate) struct Interruptions {
 impl Interruptions {
     pub(crate) async fn new(stack: Stack, name: &str, arguments: &[&str]) -> Result<Self> {
         purge(&stack)?;
-        let scene = Scene::new(stack, name).await?;
+        let scene = Scene::alone(stack, name).await?;
         let watcher = Service::start(&scene.stack, SERVICE, 1, arguments)?;
         let arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
         Ok(Self { scene, watcher, arguments })
@@ -72,7 +72,7 @@ impl Interruptions {
     }
 
     pub(crate) async fn claims(&self) -> Result<Api<DynamicObject>> {
-        self.scene.claims().await
+        Ok(self.scene.claims())
     }
 
     /// The event that EC2 or AWS Health would send, through EventBridge. Does not end the instance.

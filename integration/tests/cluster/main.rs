@@ -21,6 +21,9 @@ mod real_node;
 mod removal_scene;
 mod rpc_access;
 mod termination;
+mod termination_asked;
+mod termination_bad_input;
+mod termination_garbage;
 mod termination_soak;
 mod traces;
 
@@ -33,6 +36,10 @@ fn main() -> ExitCode {
     tests.extend(interruption_soak::tests());
     tests.extend(outage::tests());
     tests.extend(real_node::tests());
+    tests.extend(termination::tests());
+    tests.extend(termination_bad_input::tests());
+    tests.extend(termination_garbage::tests());
+    tests.extend(termination_asked::tests());
     tests.extend(termination_soak::tests());
     tests.extend(disruption::tests());
     tests.extend(traces::tests());
@@ -44,7 +51,6 @@ fn main() -> ExitCode {
         nodeclass::tests(),
         pricing::tests(),
         provisioning::tests(),
-        termination::tests(),
     ] {
         tests.extend(young.into_iter().map(|test| Test { soak: true, alone: true, ..test }));
     }

@@ -1,18 +1,22 @@
 //! Nodes to be removed, made by hand: an instance of the local AWS with our tags, a NodeClaim and a Node (played by kwok) of
 //! one name, as the provisioner leaves them. And pods, budgets and questions around them.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use integration::{Service, Stack, aws, eventually, kubernetes};
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 
 pub(crate) const FINALIZER: &str = "karpenter.sh/termination";
 
-/// One cluster, one termination service, one namespace.
+const FLAGS: [&str; 1] = ["--garbage-collection-interval=3s"];
+
+/// One cluster, one termination service, one namespace, and a NodePool of the same name.
 pub(crate) struct Scene {
     pub(crate) stack: Stack,
     pub(crate) client: Client,
@@ -32,13 +36,27 @@ pub(crate) struct Options {
     /// The instance lacks the tags that prove it ours.
     pub(crate) untagged: bool,
     pub(crate) provider_id: Option<String>,
+    /// Merged into the claim and the node.
+    pub(crate) claim: Value,
+    pub(crate) node: Value,
 }
 
 impl Scene {
+    /// With the service that other tests use at the same time.
     pub(crate) async fn new(stack: Stack, name: &str) -> Result<Self> {
+        let service = Service::shared(&stack, "termination", &FLAGS)?;
+        Self::with(stack, service, name).await
+    }
+
+    /// With a service of its own, for a test that is alone.
+    pub(crate) async fn alone(stack: Stack, name: &str) -> Result<Self> {
+        let service = Service::start(&stack, "termination", 1, &FLAGS)?;
+        Self::with(stack, service, name).await
+    }
+
+    async fn with(stack: Stack, service: Service, name: &str) -> Result<Self> {
         let client = stack.admin().await?;
         let namespace = kubernetes::namespace(&client, name).await?;
-        let service = Service::start(&stack, "termination", 1, &["--garbage-collection-interval=3s"])?;
         let images = ec2(
             &stack,
             &[
@@ -67,7 +85,7 @@ impl Scene {
         })
     }
 
-    /// Stops the service. A test that failed leaves it to the next `down`.
+    /// Stops a service of its own. A test that failed leaves it to the next one that is alone.
     pub(crate) fn end(self) -> Result<()> {
         self.service.stop(&self.stack)
     }
@@ -75,8 +93,18 @@ impl Scene {
     /// kill -9, and another process in its place.
     pub(crate) fn kill_and_restart(&mut self) -> Result<()> {
         self.service.kill(&self.stack)?;
-        self.service = Service::start(&self.stack, "termination", 1, &["--garbage-collection-interval=3s"])?;
+        self.restart()
+    }
+
+    /// Another process in place of one that has ended.
+    pub(crate) fn restart(&mut self) -> Result<()> {
+        self.service = Service::start(&self.stack, "termination", 1, &FLAGS)?;
         Ok(())
+    }
+
+    /// A second replica, which follows as long as the first one leads.
+    pub(crate) fn follower(&self) -> Result<Service> {
+        Service::start(&self.stack, "termination", 2, &FLAGS)
     }
 
     /// A name that no other test uses.
@@ -85,13 +113,20 @@ impl Scene {
     }
 
     pub(crate) fn launch(&self, claim: &str, tagged: bool) -> Result<String> {
+        let mut ids = self.launch_many(1, claim, tagged)?;
+        ids.pop().context("an instance")
+    }
+
+    /// All with the tag of one claim, if any.
+    pub(crate) fn launch_many(&self, count: usize, claim: &str, tagged: bool) -> Result<Vec<String>> {
+        let count = count.to_string();
         let mut call = vec![
             ("Action", "RunInstances"),
             ("ImageId", &*self.image),
             ("SubnetId", &*self.subnet),
             ("InstanceType", "m5.large"),
-            ("MinCount", "1"),
-            ("MaxCount", "1"),
+            ("MinCount", &*count),
+            ("MaxCount", &*count),
         ];
         let cluster = self.stack.var("CLUSTER_NAME")?;
         if tagged {
@@ -107,25 +142,31 @@ impl Scene {
                 ("TagSpecification.1.Tag.4.Value", claim),
             ]);
         }
-        element(&ec2(&self.stack, &call)?, "instanceId")
+        Ok(elements(&ec2(&self.stack, &call)?, "instanceId"))
     }
 
     /// Instance, claim and node of that name; returns the instance's id.
     pub(crate) async fn node(&self, name: &str, options: &Options) -> Result<String> {
         let id = self.launch(name, !options.untagged)?;
+        self.around(name, &id, options).await?;
+        Ok(id)
+    }
+
+    /// Claim and node of that name around an instance.
+    pub(crate) async fn around(&self, name: &str, id: &str, options: &Options) -> Result<()> {
         let provider_id = options.provider_id.clone().unwrap_or_else(|| format!("aws:///{}/{id}", self.zone));
         self.claim(name, &provider_id, options).await?;
         if !options.unlaunched {
-            self.node_object(name, &provider_id).await?;
+            self.node_object(name, &provider_id, options).await?;
         }
-        Ok(id)
+        Ok(())
     }
 
     pub(crate) async fn claim(&self, name: &str, provider_id: &str, options: &Options) -> Result<()> {
         let mut claim = json!({
             "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
             "metadata": {"name": name, "finalizers": [FINALIZER], "labels": {
-                "karpenter.sh/nodepool": "removal", "karpenter.sh/capacity-type": "on-demand",
+                "karpenter.sh/nodepool": self.namespace, "karpenter.sh/capacity-type": "on-demand",
                 "topology.kubernetes.io/zone": self.zone,
             }},
             "spec": {
@@ -136,7 +177,8 @@ impl Scene {
         if let Some(period) = options.grace_period {
             claim["spec"]["terminationGracePeriod"] = json!(period);
         }
-        let claims = self.claims().await?;
+        merge(&mut claim, &options.claim);
+        let claims = self.claims();
         claims.create(&PostParams::default(), &serde_json::from_value(claim)?).await?;
         let registered = if options.unlaunched { "Unknown" } else { "True" };
         let condition = |kind: &str, status: &str| {
@@ -159,16 +201,17 @@ impl Scene {
     /// Claim and node without an instance behind them.
     pub(crate) async fn bare_node(&self, name: &str, provider_id: &str, options: &Options) -> Result<()> {
         self.claim(name, provider_id, options).await?;
-        self.node_object(name, provider_id).await
+        self.node_object(name, provider_id, options).await
     }
 
-    async fn node_object(&self, name: &str, provider_id: &str) -> Result<()> {
-        let node = json!({
+    /// Without claim and instance, unless these are made too. An empty provider id is none.
+    pub(crate) async fn node_object(&self, name: &str, provider_id: &str, options: &Options) -> Result<()> {
+        let mut node = json!({
             "apiVersion": "v1", "kind": "Node",
             "metadata": {
                 "name": name, "finalizers": [FINALIZER], "annotations": {"kwok.x-k8s.io/node": "fake"},
                 "labels": {
-                    "karpenter.sh/nodepool": "removal", "karpenter.k8s.aws/ec2nodeclass": "removal",
+                    "karpenter.sh/nodepool": self.namespace, "karpenter.k8s.aws/ec2nodeclass": "removal",
                     "karpenter.sh/registered": "true", "karpenter.sh/initialized": "true",
                     "kubernetes.io/hostname": name, "topology.kubernetes.io/zone": self.zone,
                     "test": self.namespace,
@@ -180,9 +223,21 @@ impl Scene {
                 "allocatable": {"cpu": "16", "memory": "64Gi", "pods": "110"},
             },
         });
-        let nodes: Api<Node> = Api::all(self.client.clone());
+        merge(&mut node, &options.node);
+        let nodes = self.nodes();
         nodes.create(&PostParams::default(), &serde_json::from_value(node)?).await?;
         Ok(())
+    }
+
+    pub(crate) fn nodes(&self) -> Api<Node> {
+        Api::all(self.client.clone())
+    }
+
+    /// The kubelet of the node is heard of no more.
+    pub(crate) async fn silence(&self, name: &str) -> Result<()> {
+        let down = Patch::Merge(json!({"metadata": {"annotations": {"localstack/not-ready": "Unknown"}}}));
+        self.nodes().patch(name, &PatchParams::default(), &down).await?;
+        self.node_is_ready(name, false).await
     }
 
     pub(crate) async fn node_is_ready(&self, name: &str, wanted: bool) -> Result<()> {
@@ -238,18 +293,19 @@ impl Scene {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    pub(crate) async fn claims(&self) -> Result<Api<DynamicObject>> {
-        kubernetes::api_of(&self.client, &json!({"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim"})).await
+    pub(crate) fn claims(&self) -> Api<DynamicObject> {
+        let kind = GroupVersionKind::gvk("karpenter.sh", "v1", "NodeClaim");
+        Api::all_with(self.client.clone(), &ApiResource::from_gvk(&kind))
     }
 
     pub(crate) async fn delete_claim(&self, name: &str) -> Result<()> {
-        self.claims().await?.delete(name, &DeleteParams::default()).await?;
+        self.claims().delete(name, &DeleteParams::default()).await?;
         Ok(())
     }
 
     /// Claim, node and instance are all gone.
     pub(crate) async fn is_gone(&self, name: &str, instance: &str) -> Result<()> {
-        let (claims, nodes) = (self.claims().await?, Api::<Node>::all(self.client.clone()));
+        let (claims, nodes) = (self.claims(), Api::<Node>::all(self.client.clone()));
         eventually("claim and node to be gone", || async {
             let left = claims.get_opt(name).await?.is_some() || nodes.get_opt(name).await?.is_some();
             Ok((!left).then_some(()))
@@ -261,7 +317,7 @@ impl Scene {
     }
 
     pub(crate) async fn condition(&self, claim: &str, kind: &str) -> Result<Option<(String, String)>> {
-        let Some(claim) = self.claims().await?.get_opt(claim).await? else { return Ok(None) };
+        let Some(claim) = self.claims().get_opt(claim).await? else { return Ok(None) };
         let conditions = claim.data["status"]["conditions"].as_array().cloned().unwrap_or_default();
         let found = conditions.iter().find(|condition| condition["type"] == kind);
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -269,11 +325,15 @@ impl Scene {
     }
 
     pub(crate) fn instance_lives(&self, id: &str) -> Result<bool> {
+        Ok(self.living()?.contains(id))
+    }
+
+    /// All instances that have not ended, whoever's they are.
+    pub(crate) fn living(&self) -> Result<BTreeSet<String>> {
         let all = aws::get(&self.stack, "/instances")?;
         let all = all["instances"].as_array().context("a list of instances")?;
-        let state =
-            all.iter().find(|one| one["id"] == id).map(|one| one["state"].as_str().unwrap_or("?").to_owned());
-        Ok(state.is_some_and(|state| state != "terminated"))
+        let living = all.iter().filter(|one| one["state"] != "terminated");
+        Ok(living.filter_map(|one| one["id"].as_str().map(str::to_owned)).collect())
     }
 
     /// All that `ListDrains` tells, as JSON.
@@ -294,11 +354,16 @@ impl Scene {
         .await
     }
 
+    /// Asks this test's service.
     pub(crate) fn call(&self, method: &str, request: &Value) -> Result<Value> {
+        self.call_to(&self.service, method, request)
+    }
+
+    pub(crate) fn call_to(&self, service: &Service, method: &str, request: &Value) -> Result<Value> {
         let token = self.stack.var("GRPCURL_AUTHORIZATION")?.trim_start_matches("Bearer ").to_owned();
         let method = format!("karpenter.termination.v1.Termination/{method}");
         let request = request.to_string();
-        let words = ["-d", &request, &self.service.grpc, &method];
+        let words = ["-d", &request, &service.grpc, &method];
         let output = integration::rpc::grpcurl(&self.stack, Some(&token), &words)?;
         if !output.status.success() {
             bail!("{method}: {}", String::from_utf8_lossy(&output.stderr));
@@ -317,16 +382,18 @@ impl Scene {
         .await
     }
 
-    /// The message of an event with that reason about the object.
-    pub(crate) async fn event(&self, namespace: &str, object: &str, reason: &str) -> Result<String> {
+    /// What all events with that reason say about the object, by now.
+    pub(crate) async fn messages(&self, namespace: &str, object: &str, reason: &str) -> Result<Vec<String>> {
         let events: Api<Event> = Api::namespaced(self.client.clone(), namespace);
+        let about = format!("involvedObject.name={object},reason={reason}");
+        let all = events.list(&ListParams::default().fields(&about)).await?;
+        Ok(all.items.into_iter().map(|event| event.message.unwrap_or_default()).collect())
+    }
+
+    /// Waits for an event with that reason about the object, and returns its message.
+    pub(crate) async fn event(&self, namespace: &str, object: &str, reason: &str) -> Result<String> {
         eventually(&format!("an event {reason} about {object}"), || async {
-            let all = events.list(&ListParams::default()).await?;
-            let found = all.items.into_iter().find(|event| {
-                event.involved_object.name.as_deref() == Some(object)
-                    && event.reason.as_deref() == Some(reason)
-            });
-            Ok(found.map(|event| event.message.unwrap_or_default()))
+            Ok(self.messages(namespace, object, reason).await?.into_iter().next())
         })
         .await
     }
@@ -363,12 +430,18 @@ fn ec2(stack: &Stack, parameters: &[(&str, &str)]) -> Result<String> {
 
 /// The text of the first element of that name.
 fn element(xml: &str, name: &str) -> Result<String> {
-    let found = xml.split(&format!("<{name}>")).nth(1).and_then(|rest| rest.split('<').next());
-    found.map(str::to_owned).with_context(|| format!("no {name} in {xml}"))
+    elements(xml, name).into_iter().next().with_context(|| format!("no {name} in {xml}"))
 }
 
+fn elements(xml: &str, name: &str) -> Vec<String> {
+    let tag = format!("<{name}>");
+    xml.split(&tag).skip(1).filter_map(|rest| rest.split('<').next()).map(str::to_owned).collect()
+}
+
+/// Null changes nothing.
 fn merge(into: &mut Value, from: &Value) {
     match (into, from) {
+        (_, Value::Null) => {}
         (Value::Object(into), Value::Object(from)) => {
             for (key, value) in from {
                 merge(into.entry(key.clone()).or_insert(Value::Null), value);

@@ -1,36 +1,124 @@
 //! The long proofs of removal: nothing lost and no budget broken under a service that is killed again and again while EC2
-//! throttles, and a thousand nodes that drain at once.
+//! throttles, a thousand nodes that drain at once, and how little five thousand that rest cost.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _};
 use integration::{Stack, Test, aws, eventually, test};
+use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use kube::runtime::watcher;
 use serde_json::json;
 
 use crate::removal_scene::{Options, Scene};
 use crate::termination::fewest_ready;
 
+/// As many as one call may launch here.
+const LAUNCHED_AT_ONCE: usize = 500;
+const REQUESTS_AT_ONCE: usize = 32;
+
 pub(crate) fn tests() -> Vec<Test> {
     vec![
+        test!("termination_soak", alone, two_hundred_nodes_go_at_once),
         test!(
             "termination_soak",
             soak,
             a_hundred_kills_during_a_hundred_drains_lose_nothing_and_break_no_budget
         ),
         test!("termination_soak", soak, a_thousand_nodes_with_thirty_thousand_pods_drain_at_once),
+        test!("termination_soak", soak, five_thousand_nodes_at_rest_cost_a_listing_now_and_then),
     ]
 }
 
-async fn many(scene: &Scene, count: usize) -> Result<Vec<(String, String)>> {
-    let make = |number: usize| async move {
+/// Names and instances.
+async fn many(scene: &Scene, count: usize, options: &Options) -> Result<Vec<(String, String)>> {
+    let mut instances = Vec::new();
+    while instances.len() < count {
+        let next = LAUNCHED_AT_ONCE.min(count - instances.len());
+        instances.extend(scene.launch_many(next, "many", true)?);
+    }
+    let make = |(number, id): (usize, String)| async move {
         let name = scene.name(number);
-        let instance = scene.node(&name, &Options::default()).await?;
-        anyhow::Ok((name, instance))
+        scene.around(&name, &id, options).await?;
+        anyhow::Ok((name, id))
     };
-    futures::stream::iter(0..count).map(make).buffer_unordered(16).try_collect().await
+    let all = futures::stream::iter(instances.into_iter().enumerate()).map(make);
+    all.buffer_unordered(REQUESTS_AT_ONCE).try_collect().await
+}
+
+async fn delete_all(scene: &Scene, nodes: &[(String, String)]) -> Result<()> {
+    let delete = |(name, _): &(String, String)| {
+        let name = name.clone();
+        async move { scene.delete_claim(&name).await }
+    };
+    let all = futures::stream::iter(nodes).map(delete);
+    all.buffer_unordered(REQUESTS_AT_ONCE).try_collect().await
+}
+
+/// One look at all: asking for each in turn would be most of the work.
+async fn are_gone(scene: &Scene, nodes: &[(String, String)]) -> Result<()> {
+    loop {
+        let claims = scene.claims().list_metadata(&ListParams::default()).await?.items;
+        let mut there: BTreeSet<String> = claims.iter().map(|claim| claim.name_any()).collect();
+        there.extend(scene.node_names().await?);
+        if !nodes.iter().any(|(name, _)| there.contains(name)) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    let living = scene.living()?;
+    for (name, instance) in nodes {
+        ensure!(!living.contains(instance), "instance {instance} outlived its claim {name}");
+    }
+    Ok(())
+}
+
+/// When each node was first seen with the taint. Never ends by itself.
+async fn watch_taints(scene: &Scene, seen: &std::sync::Mutex<BTreeMap<String, Instant>>) -> Result<()> {
+    let own = watcher::Config::default().labels(&format!("test={}", scene.namespace));
+    let events = watcher::watcher(scene.nodes(), own);
+    let mut events = std::pin::pin!(events);
+    while let Some(event) = events.next().await {
+        let (watcher::Event::Apply(node) | watcher::Event::InitApply(node)) = event? else { continue };
+        let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref());
+        if taints.is_some_and(|taints| taints.iter().any(|taint| taint.key == "karpenter.sh/disrupted")) {
+            let mut seen = seen.lock().expect("nobody panics with it");
+            seen.entry(node.name_any()).or_insert_with(Instant::now);
+        }
+    }
+    anyhow::bail!("the watch ended")
+}
+
+/// Half of them one after the other, to see how soon a deleted one is tainted; the others all together.
+async fn two_hundred_nodes_go_at_once(stack: Stack) -> Result<()> {
+    let scene = Scene::alone(stack, "many").await?;
+    let nodes = many(&scene, 200, &Options::default()).await?;
+    let seen = std::sync::Mutex::default();
+    let mut deleted: BTreeMap<String, Instant> = BTreeMap::new();
+    let removal = async {
+        for (name, _) in &nodes[..100] {
+            deleted.insert(name.clone(), Instant::now());
+            scene.delete_claim(name).await?;
+            tokio::time::sleep(Duration::from_millis(30)).await;
+        }
+        delete_all(&scene, &nodes[100..]).await?;
+        are_gone(&scene, &nodes).await
+    };
+    tokio::select! {
+        watched = watch_taints(&scene, &seen) => watched?,
+        removed = removal => removed?,
+    }
+    let seen = seen.into_inner().expect("nobody panics with it");
+    let mut delays: Vec<Duration> = deleted
+        .iter()
+        .map(|(name, at)| seen.get(name).map(|taint| taint.duration_since(*at)).context("never tainted"))
+        .collect::<Result<_>>()?;
+    delays.sort();
+    println!("from deletion to taint: median {:?}, p99 {:?}, worst {:?}", delays[50], delays[98], delays[99]);
+    scene.no_drain_is_left().await
 }
 
 /// A replicated workload on the nodes of the scene, behind a budget of one.
@@ -57,36 +145,30 @@ async fn guarded(scene: &Scene, replicas: usize) -> Result<()> {
 async fn a_hundred_kills_during_a_hundred_drains_lose_nothing_and_break_no_budget(
     stack: Stack,
 ) -> Result<()> {
-    let mut scene = Scene::new(stack, "kills").await?;
+    let mut scene = Scene::alone(stack, "kills").await?;
     // Ten more than are drained, so that the guarded pods have somewhere to go.
-    let nodes = many(&scene, 110).await?;
+    let nodes = many(&scene, 110, &Options::default()).await?;
     guarded(&scene, 60).await?;
     let (leaving, staying) = nodes.split_at(100);
-    for (name, _) in leaving {
-        scene.delete_claim(name).await?;
-    }
+    let refusal =
+        json!({"action": "*Instances", "code": "RequestLimitExceeded", "status": 503, "percent": 30});
+    aws::put(&scene.stack, "/errors", &refusal)?;
     let fewest = AtomicUsize::new(60);
     let pods = scene.pods();
     let kills = async {
-        for round in 0..100_u64 {
-            // Every third call of EC2 or so is refused.
-            for action in ["DescribeInstances", "TerminateInstances"] {
-                let refusal = json!({"action": action, "code": "RequestLimitExceeded", "message": "slow down", "count": 1});
-                aws::put(&scene.stack, "/errors", &refusal)?;
-            }
-            tokio::time::sleep(Duration::from_millis(200 + (round * 7919) % 2300)).await;
+        // One more drain with every kill, so that there is always something in every state.
+        for (round, (name, _)) in leaving.iter().enumerate() {
+            scene.delete_claim(name).await?;
+            tokio::time::sleep(Duration::from_millis(200 + (round as u64 * 7919) % 2300)).await;
             scene.kill_and_restart()?;
         }
-        anyhow::Ok(())
+        are_gone(&scene, leaving).await
     };
     tokio::select! {
         watched = fewest_ready(pods, &fewest) => watched?,
         killed = kills => killed?,
     }
     aws::delete(&scene.stack, "/errors")?;
-    for (name, instance) in leaving {
-        scene.is_gone(name, instance).await?;
-    }
     let fewest = fewest.into_inner();
     println!("fewest ready of 60: {fewest}");
     ensure!(fewest >= 59, "the budget of one was broken: {fewest} of 60 ready");
@@ -96,19 +178,14 @@ async fn a_hundred_kills_during_a_hundred_drains_lose_nothing_and_break_no_budge
         .await?
         .delete("db", &DeleteParams::default())
         .await?;
-    for (name, _) in staying {
-        scene.delete_claim(name).await?;
-    }
-    for (name, instance) in staying {
-        scene.is_gone(name, instance).await?;
-    }
-    scene.no_drain_is_left().await?;
-    scene.end()
+    delete_all(&scene, staying).await?;
+    are_gone(&scene, staying).await?;
+    scene.no_drain_is_left().await
 }
 
 async fn a_thousand_nodes_with_thirty_thousand_pods_drain_at_once(stack: Stack) -> Result<()> {
-    let scene = Scene::new(stack, "thousand").await?;
-    let nodes = many(&scene, 1000).await?;
+    let scene = Scene::alone(stack, "thousand").await?;
+    let nodes = many(&scene, 1000, &Options::default()).await?;
     let pods = scene.pods();
     let make = |number: usize| {
         let (pods, node) = (pods.clone(), nodes[number % 1000].0.clone());
@@ -126,12 +203,7 @@ async fn a_thousand_nodes_with_thirty_thousand_pods_drain_at_once(stack: Stack) 
     futures::stream::iter(0..30_000).map(make).buffer_unordered(64).try_collect::<()>().await?;
     println!("resident at rest: {} MiB", scene.service.resident_bytes()? >> 20);
     let evicted = || scene.service.metric("karpenter_pods_eviction_requests_total", "code=\"200\"");
-    let delete = |(name, _): (String, String)| {
-        let scene = &scene;
-        async move { scene.delete_claim(&name).await }
-    };
-    let deleted = futures::stream::iter(nodes.clone()).map(delete).buffer_unordered(64);
-    deleted.try_collect::<()>().await?;
+    delete_all(&scene, &nodes).await?;
     let (began, mut most) = (Instant::now(), 0);
     while evicted()? < 30_000.0 {
         most = most.max(scene.service.resident_bytes()?);
@@ -148,9 +220,35 @@ async fn a_thousand_nodes_with_thirty_thousand_pods_drain_at_once(stack: Stack) 
         evicted()? / seconds,
         most >> 20
     );
-    for (name, instance) in &nodes {
-        scene.is_gone(name, instance).await?;
-    }
+    are_gone(&scene, &nodes).await?;
+    println!("all gone after {:.0} s", began.elapsed().as_secs_f64());
     ensure!(most < 150 << 20, "{} MiB resident", most >> 20);
-    scene.end()
+    Ok(())
+}
+
+/// Nobody plays their kubelets: what counts is what the service asks about them.
+async fn five_thousand_nodes_at_rest_cost_a_listing_now_and_then(stack: Stack) -> Result<()> {
+    let scene = Scene::alone(stack, "rest").await?;
+    let quiet = Options {
+        node: json!({"metadata": {"annotations": {"kwok.x-k8s.io/node": "real"}}}),
+        ..Options::default()
+    };
+    let nodes = many(&scene, 5000, &quiet).await?;
+    aws::delete(&scene.stack, "/calls")?;
+    let (looked_for, cpu) = (Duration::from_secs(60), scene.service.cpu_ticks()?);
+    tokio::time::sleep(looked_for).await;
+    let calls = aws::get(&scene.stack, "/calls?limit=0")?;
+    let asked = calls["counts"]["ec2:DescribeInstances"].as_u64().unwrap_or(0);
+    println!(
+        "5000 nodes at rest: {asked} calls of DescribeInstances in {looked_for:?}, {} ms of CPU, {} MiB resident",
+        (scene.service.cpu_ticks()? - cpu) * 10,
+        scene.service.resident_bytes()? >> 20
+    );
+    // A look every three seconds here, of five pages each; the joiner has a feed of its own.
+    ensure!((1..=200).contains(&asked), "{asked} calls: {calls}");
+    let began = Instant::now();
+    delete_all(&scene, &nodes).await?;
+    are_gone(&scene, &nodes).await?;
+    println!("all gone after {:.0} s", began.elapsed().as_secs_f64());
+    Ok(())
 }

@@ -7,10 +7,12 @@
 //! `plan` works offline, on manifests: it asks neither a cluster nor AWS. Sub-commands that ask a running service reach it
 //! through `connect`. Each sub-command is a module; none links the AWS SDK.
 
+mod age;
 pub mod catalogue;
 pub mod cluster;
 mod columns;
 pub mod connect;
+pub mod drains;
 pub mod explain;
 pub mod features;
 pub mod manifest;

@@ -65,15 +65,17 @@ impl Events {
         self.0.publish(Event::warning(claim(about), "TerminationTimestampUnreadable", message));
     }
 
-    pub(crate) fn pods_waiting(&self, about: &NodeState, pods: usize) {
-        let message = format!("Failed to drain node, {pods} pods are waiting to be evicted");
+    /// `held`: what holds up the first few of them.
+    pub(crate) fn pods_waiting(&self, about: &NodeState, pods: usize, held: &[String]) {
+        let why = if held.is_empty() { String::new() } else { format!(": {}", held.join("; ")) };
+        let message = format!("Failed to drain node, {pods} pods are waiting to be evicted{why}");
         self.0.publish(Event::warning(node(about), "FailedDraining", message));
     }
 
-    /// A budget refused; `words` are the API server's.
-    pub(crate) fn refused(&self, about: &NodeState, pod: &Pod, words: &str, several: bool) {
-        let why = if several { "is covered by multiple PDBs" } else { "would violate a PDB" };
-        let message = format!("Failed to drain node, evicting pod {} {why}: {words}", pod.key());
+    /// A budget refused; `why` names it, or them.
+    pub(crate) fn refused(&self, about: &NodeState, pod: &Pod, why: &str, several: bool) {
+        let what = if several { "is covered by multiple PDBs" } else { "would violate a PDB" };
+        let message = format!("Failed to drain node, evicting pod {} {what}: {why}", pod.key());
         let distinct = [if several { "several" } else { "pdb" }.to_owned()];
         self.0.publish(Event::warning(node(about), "FailedDraining", message).distinct(distinct));
     }
@@ -115,10 +117,41 @@ impl Events {
         self.0.publish(Event::warning(claim(about), "DuplicateProviderID", message));
     }
 
+    /// Without exactly one claim there is neither a deadline nor an instance that may be ended.
+    pub(crate) fn no_claim(&self, about: &NodeState, claims: &[std::sync::Arc<Claim>]) {
+        let names: Vec<&str> = claims.iter().map(|claim| &*claim.name).collect();
+        let why = match &about.provider_id {
+            None => "it has no provider id".to_owned(),
+            Some(id) if names.is_empty() => format!("no NodeClaim has its provider id {id}"),
+            Some(id) => format!("NodeClaims {} share its provider id {id}", names.join(", ")),
+        };
+        let message = format!("Drained without a deadline, and no instance is terminated with it: {why}");
+        self.0.publish(Event::warning(node(about), "NodeClaimNotFound", message));
+    }
+
+    pub(crate) fn node_held_by_others(&self, about: &NodeState, finalizers: &[String]) {
+        self.0.publish(Event::warning(node(about), HELD, held(finalizers)));
+    }
+
+    pub(crate) fn claim_held_by_others(&self, about: &Claim, finalizers: &[String]) {
+        self.0.publish(Event::warning(claim(about), HELD, held(finalizers)));
+    }
+
+    pub(crate) fn claim_waits_for_node(&self, about: &Claim, node: &NodeState) {
+        let message = format!("Waits for node {}: {}", node.name, held(&node.finalizers));
+        self.0.publish(Event::warning(claim(about), HELD, message).distinct([node.name.to_string()]));
+    }
+
     pub(crate) fn claim_collected(&self, about: &Claim) {
         let message = "Deleted because its instance no longer exists and its node is not ready".to_owned();
         self.0.publish(Event::warning(claim(about), "GarbageCollected", message));
     }
+}
+
+const HELD: &str = "HeldByFinalizers";
+
+fn held(finalizers: &[String]) -> String {
+    format!("Removal is done, and finalizers of others hold the object: {}", finalizers.join(", "))
 }
 
 const EXPIRING: &str = "TerminationGracePeriodExpiring";

@@ -1,5 +1,6 @@
 //! Garbage collection both ways, while this replica leads: instances of ours that no claim wants are ended, claims whose
-//! instance is gone are deleted. The rules are `policy::drain::collect`; an error anywhere ends the look without a verdict.
+//! instance is gone are deleted, and so are nodes that have neither. The rules are `policy::drain::collect`; an error
+//! anywhere ends the look without a verdict.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use cloud::instance::{Instance, NODECLAIM_TAG, id_of_provider, ours};
 use jiff::Timestamp;
 use kube::api::ListParams;
 use kube::{Api, Client};
-use policy::drain::collect::{ClaimRef, InstanceSeen, Unwanted, is_lost, missing};
+use policy::drain::collect::{Abandoned, ClaimRef, InstanceSeen, NodeRef, Unwanted, is_lost, missing};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -38,10 +39,17 @@ pub(crate) struct Collector {
     pub(crate) rarely: Duration,
 }
 
+/// What earlier looks made us suspect; an error clears it, so that everything must be seen twice anew.
+#[derive(Default)]
+struct Suspects {
+    instances: Unwanted,
+    nodes: Abandoned,
+}
+
 impl Collector {
     /// One term of leadership.
     pub(crate) async fn run(self, lost: CancellationToken) -> anyhow::Result<()> {
-        let mut unwanted = Unwanted::default();
+        let mut suspects = Suspects::default();
         let mut looks = 0;
         loop {
             let pause = if looks < OFTEN_LOOKS { OFTEN.min(self.rarely) } else { self.rarely };
@@ -50,7 +58,7 @@ impl Collector {
                 () = lost.cancelled() => return Ok(()),
                 () = tokio::time::sleep(pause) => {}
             }
-            let look = self.look(&mut unwanted);
+            let look = self.look(&mut suspects);
             let outcome = tokio::select! {
                 biased;
                 () = lost.cancelled() => return Ok(()),
@@ -59,22 +67,22 @@ impl Collector {
             match outcome {
                 Ok(()) => looks += 1,
                 Err(error) => {
-                    // What was suspected before must be seen twice anew.
-                    unwanted = Unwanted::default();
+                    suspects = Suspects::default();
                     warn!(error = format!("{error:#}"), "no garbage collected this time");
                 }
             }
         }
     }
 
-    async fn look(&self, unwanted: &mut Unwanted) -> anyhow::Result<()> {
+    async fn look(&self, suspects: &mut Suspects) -> anyhow::Result<()> {
         // Instances first: a claim written after this look is then in the list of claims.
         let listed = self.cloud.instances_by_tags(ours(&self.cluster)).await?;
         let claims = self.claims().await?;
         let now = Timestamp::now();
         let instances: Vec<InstanceSeen> = listed.iter().map(seen).collect();
         let refs: Vec<ClaimRef> = claims.iter().map(reference).collect();
-        self.end_unwanted(&unwanted.look(&instances, &refs, now), &listed).await;
+        self.end_unwanted(&suspects.instances.look(&instances, &refs, now), &listed).await;
+        self.delete_abandoned(&mut suspects.nodes, &instances, &refs).await?;
         self.delete_lost(missing(&refs, &instances, now), &claims).await
     }
 
@@ -118,27 +126,63 @@ impl Collector {
         }
         for (name, uid) in self.removals.nodes_on(ended).await.unwrap_or_default() {
             match self.writes.delete_node(&name, &uid).await {
-                Ok(()) => info!(node = %name, "garbage collected node of an instance without nodeclaim"),
+                Ok(_) => info!(node = %name, "garbage collected node of an instance without nodeclaim"),
                 Err(error) => warn!(%error, node = %name, "node of an ended instance not deleted"),
             }
         }
+    }
+
+    /// Nodes left over by a claim that went before it registered: with a cloud controller these go by themselves, without
+    /// one nobody would ever take them away.
+    async fn delete_abandoned(
+        &self,
+        suspects: &mut Abandoned,
+        instances: &[InstanceSeen],
+        claims: &[ClaimRef],
+    ) -> anyhow::Result<()> {
+        let Some(nodes) = self.removals.claimless().await else { return Ok(()) };
+        let refs: Vec<NodeRef> = nodes
+            .iter()
+            .filter_map(|node| {
+                let instance = node.provider_id.as_deref().and_then(id_of_provider)?.to_owned();
+                Some(NodeRef { name: node.name.to_string(), uid: node.uid.to_string(), instance })
+            })
+            .collect();
+        let abandoned = suspects.look(&refs, instances, claims);
+        if abandoned.is_empty() {
+            return Ok(());
+        }
+        let alive = self.alive(abandoned.iter().map(|node| node.instance.clone()).collect()).await?;
+        for node in abandoned.into_iter().filter(|node| !alive.contains(&node.instance)) {
+            self.writes.delete_node(&node.name, &node.uid).await?;
+            info!(node = node.name, "garbage collected node: neither nodeclaim nor instance is left");
+        }
+        Ok(())
+    }
+
+    /// Those of the instances that a direct question finds, and not on their way out.
+    async fn alive(&self, ids: Vec<String>) -> anyhow::Result<BTreeSet<String>> {
+        let found = self.cloud.instances_by_id(ids).await?;
+        Ok(found.into_iter().filter(|instance| !instance.state.is_ending()).map(|i| i.id).collect())
     }
 
     async fn delete_lost(&self, candidates: Vec<&ClaimRef>, claims: &[Claim]) -> anyhow::Result<()> {
         if candidates.is_empty() {
             return Ok(());
         }
-        let ids: Vec<String> = candidates.iter().filter_map(|claim| claim.instance.clone()).collect();
-        let direct = self.cloud.instances_by_id(ids).await?;
-        let alive: BTreeSet<&str> =
-            direct.iter().filter(|instance| !instance.state.is_ending()).map(|i| i.id.as_str()).collect();
-        let by_name = |name: &str| claims.iter().find(|claim| *claim.name == *name);
-        let lost: Vec<&Claim> = candidates.iter().filter_map(|claim| by_name(&claim.name)).collect();
-        let providers = lost.iter().map(|claim| claim.provider_id.clone().unwrap_or_default()).collect();
+        let alive =
+            self.alive(candidates.iter().filter_map(|claim| claim.instance.clone()).collect()).await?;
+        let by_name = |reference: &ClaimRef| claims.iter().find(|claim| *claim.name == *reference.name);
+        let lost: Vec<(&ClaimRef, &Claim)> = candidates
+            .into_iter()
+            .filter_map(|reference| Some((reference, by_name(reference)?)))
+            .filter(|(_, claim)| claim.managed)
+            .collect();
+        let providers = lost.iter().map(|(_, claim)| claim.provider_id.clone().unwrap_or_default()).collect();
         let Some(nodes) = self.removals.nodes_of(providers).await else { return Ok(()) };
-        for ((claim, reference), node) in lost.into_iter().zip(&candidates).zip(nodes) {
-            let present = reference.instance.as_deref().map(|id| alive.contains(id));
-            if !claim.managed || !is_lost(present, node) {
+        for ((reference, claim), node) in lost.into_iter().zip(nodes) {
+            let present = reference.instance.as_ref().map(|id| alive.contains(id));
+            if !is_lost(present, node) {
                 continue;
             }
             self.writes.delete_claim(&claim.name, &claim.uid).await?;

@@ -107,6 +107,13 @@ impl Handler {
         if !order.reason.is_empty() && claim.termination_reason.is_none() && claim.deleting.is_none() {
             annotations.push((REASON_ANNOTATION, order.reason.clone()));
         }
+        // The trace of who asks, where the node has none of its own: the removal continues it.
+        if claim.traceparent.is_none()
+            && claim.deleting.is_none()
+            && let Some(traceparent) = runtime::trace::current_traceparent()
+        {
+            annotations.push((labels::TRACEPARENT, traceparent));
+        }
         if !annotations.is_empty() {
             self.writes.annotate_claim(claim, annotations).await?;
         }

@@ -75,6 +75,15 @@ impl Instances {
     }
 }
 
+#[cfg(test)]
+impl Instances {
+    /// With nobody behind it; the receiver must be kept for wishes to be taken.
+    pub(crate) fn for_tests() -> (Self, mpsc::Receiver<impl Sized>) {
+        let (commands, taken) = mpsc::channel(64);
+        (Self { commands }, taken)
+    }
+}
+
 struct Tracked {
     wish: Wish,
     known: Instance,

@@ -67,6 +67,16 @@ pub(crate) enum Evicted {
     },
 }
 
+impl Evicted {
+    /// HTTP status; 0 where no answer came.
+    pub(crate) fn code(&self) -> u16 {
+        match self {
+            Self::Yes => 200,
+            Self::NotThere { code } | Self::Refused { code, .. } | Self::Failed { code, .. } => *code,
+        }
+    }
+}
+
 #[derive(Clone)]
 pub(crate) struct Writes {
     client: Client,
@@ -85,7 +95,8 @@ impl Writes {
         patched(Api::all(self.client.clone()), &node.name, patch).await
     }
 
-    pub(crate) async fn delete_node(&self, name: &str, uid: &str) -> Result<(), Error> {
+    /// The node as it is now that it is being deleted; `None`: it is gone.
+    pub(crate) async fn delete_node(&self, name: &str, uid: &str) -> Result<Option<Node>, Error> {
         deleted::<Node>(Api::all(self.client.clone()), name, by_uid(uid)).await
     }
 
@@ -94,7 +105,7 @@ impl Writes {
         patched(Api::all(self.client.clone()), &node.name, patch).await
     }
 
-    pub(crate) async fn delete_claim(&self, name: &str, uid: &str) -> Result<(), Error> {
+    pub(crate) async fn delete_claim(&self, name: &str, uid: &str) -> Result<Option<NodeClaim>, Error> {
         deleted::<NodeClaim>(Api::all(self.client.clone()), name, by_uid(uid)).await
     }
 
@@ -169,7 +180,9 @@ impl Writes {
     pub(crate) async fn delete_pod(&self, pod: &drain::Pod, grace_seconds: i64) -> Result<(), Error> {
         let grace = u32::try_from(grace_seconds.max(1)).unwrap_or(u32::MAX);
         let params = DeleteParams { grace_period_seconds: Some(grace), ..by_uid(&pod.uid) };
-        deleted::<Pod>(Api::namespaced(self.client.clone(), &pod.namespace), &pod.name, params).await
+        deleted::<Pod>(Api::namespaced(self.client.clone(), &pod.namespace), &pod.name, params)
+            .await
+            .map(drop)
     }
 }
 
@@ -214,13 +227,14 @@ where
     timely(api.patch(name, &params(), &Patch::Merge(patch))).await
 }
 
-/// Gone already, or a namesake of another uid: both mean done.
-async fn deleted<K>(api: Api<K>, name: &str, params: DeleteParams) -> Result<(), Error>
+/// Gone already, or a namesake of another uid: both mean done. An object that finalizers hold comes back.
+async fn deleted<K>(api: Api<K>, name: &str, params: DeleteParams) -> Result<Option<K>, Error>
 where
     K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
 {
     match timely(api.delete(name, &params)).await {
-        Ok(_) | Err(Error::Gone | Error::Conflict) => Ok(()),
+        Ok(answer) => Ok(answer.left()),
+        Err(Error::Gone | Error::Conflict) => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -171,6 +171,7 @@ call_rules(
         message=b.get("message", ""),
         status=b.get("status"),
         count=b.get("count"),
+        percent=float(b.get("percent", 100)),
     ),
 )
 

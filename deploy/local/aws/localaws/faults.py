@@ -58,6 +58,8 @@ class CallRule:
     message: str = ""
     status: int | None = None
     count: int | None = None
+    percent: float = 100
+    due: float = 0
     tokens: float = field(default=0)
     refilled: float = field(default_factory=time.monotonic)
 
@@ -139,6 +141,11 @@ class Faults:
                     rule.tokens -= 1
             for rule in self.errors:
                 if rule.matches(action, access_key) and (rule.count is None or rule.count > 0):
+                    # Evenly spread instead of by chance, so that a run can be repeated.
+                    rule.due += rule.percent
+                    if rule.due < 100:
+                        continue
+                    rule.due -= 100
                     if rule.count is not None:
                         rule.count -= 1
                     raise AwsError(rule.code, rule.message or f"{rule.code} as a test asked for", rule.status)

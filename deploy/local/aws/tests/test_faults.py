@@ -26,6 +26,16 @@ class Faults(LocalAws):
             self.assertEqual("broken", self.message)
         self.ec2.describe_subnets()
 
+    def test_a_share_of_the_calls_fails_evenly_spread(self) -> None:
+        control("PUT", "/errors", action="DescribeSubnets", code="InternalError", percent=30)
+        failed = 0
+        for _ in range(20):
+            try:
+                self.ec2.describe_subnets()
+            except Exception:
+                failed += 1
+        self.assertEqual(6, failed)
+
     def test_errors_of_json_services_have_their_form(self) -> None:
         control("PUT", "/errors", action="GetParameter", code="InternalServerError")
         self.assertEqual("InternalServerError", self.refused(self.image))

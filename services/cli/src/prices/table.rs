@@ -2,7 +2,9 @@
 
 use std::io::{self, Write};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
+
+use crate::age;
 
 use super::rows::{Answer, Row, Source};
 
@@ -69,13 +71,7 @@ fn told(source: &Source, now: Timestamp) -> String {
 }
 
 fn ago(at: Timestamp, now: Timestamp) -> String {
-    let seconds = now.duration_since(at).max(SignedDuration::ZERO).as_secs();
-    match seconds {
-        0..=119 => format!("{seconds}s ago"),
-        120..=7199 => format!("{}m ago", seconds / 60),
-        7200..=172_799 => format!("{}h ago", seconds / 3600),
-        _ => format!("{}d ago", seconds / 86_400),
-    }
+    format!("{} ago", age::since(at, now))
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use api::NodeClaim;
 use jiff::Timestamp;
-use policy::drain::Instance;
 use policy::drain::claim::{ClaimSeen, ClaimStep, next_step};
 use policy::drain::node::Mark;
 use runtime::watch::Change;
@@ -12,21 +11,11 @@ use tracing::info;
 
 use super::Actor;
 use super::node_pass::seconds;
-use crate::instances::{Subject, Wish};
+use crate::instances::Wish;
 use crate::metrics::{ClaimLabels, Pool};
-use crate::world::{Claim, Fact, INSTANCE_TERMINATING, Key};
+use crate::world::{Claim, Fact, INSTANCE_TERMINATING, Key, NodeState};
 
 impl Actor {
-    /// The instance of a claim: by its id, or by the claim's name where the id was never noted.
-    fn instance_of(&self, claim: &Claim) -> (Option<Subject>, Instance) {
-        if claim.provider_id.is_some() {
-            return self.instance(claim.provider_id.as_deref());
-        }
-        let subject = Subject::OfClaim(claim.name.clone());
-        let known = self.known.get(&subject).cloned().unwrap_or_default();
-        (Some(subject), known)
-    }
-
     pub(super) fn decide_claim(&self, claim: &Claim) -> ClaimStep {
         let provider_id = claim.provider_id.as_deref().unwrap_or_default();
         let nodes: Vec<(Arc<str>, bool)> = self
@@ -37,7 +26,7 @@ impl Actor {
             .collect();
         let others = self.world.claims_with(provider_id);
         let shared = others.iter().find(|other| other.name != claim.name && other.deleting.is_none());
-        let (_, instance) = self.instance_of(claim);
+        let (_, instance) = self.knowledge.of_claim(claim);
         let seen = ClaimSeen {
             deleted_at: claim.deleting.unwrap_or(Timestamp::UNIX_EPOCH),
             termination_grace_period: claim.termination_grace_period.as_ref(),
@@ -55,12 +44,18 @@ impl Actor {
     pub(super) fn claim_pass(&mut self, name: &Arc<str>, now: Timestamp) {
         let key = Key::Claim(name.clone());
         let Some(claim) = self.world.claim(name).cloned() else { return };
-        self.work(&key, claim.traceparent.as_deref(), now);
+        self.begin(&key, claim.traceparent.as_deref(), now);
+        let (subject, _) = self.knowledge.of_claim(&claim);
+        self.follow(&key, subject.as_ref());
         if !self.may_write(&key, now) {
             return;
         }
         let writes = self.writes.clone();
-        match self.decide_claim(&claim) {
+        let step = self.decide_claim(&claim);
+        if let Some(stage) = stage(&step) {
+            self.enter(&key, stage);
+        }
+        match step {
             ClaimStep::StampDeadline(deadline) => {
                 self.events.deadline_of_claim(&claim, deadline);
                 self.write(&key, "deadline", async move {
@@ -71,18 +66,21 @@ impl Actor {
             ClaimStep::DeleteNodes(names) => {
                 let nodes: Vec<_> = names.iter().filter_map(|name| self.world.node(name).cloned()).collect();
                 self.write(&key, "delete nodes", async move {
+                    let mut deleting = Vec::new();
                     for node in nodes {
-                        writes.delete_node(&node.name, &node.uid).await?;
+                        let node = writes.delete_node(&node.name, &node.uid).await?;
+                        deleting.extend(node.map(|node| Fact::Node(Change::Applied(Arc::new(node)))));
                     }
-                    Ok(Vec::new())
+                    Ok(deleting)
                 });
-                self.rest(&key, now);
             }
             ClaimStep::LookForInstance => {
-                self.wish(&key, Subject::OfClaim(claim.name.clone()), Wish::Look, now);
+                if let Some(subject) = subject {
+                    self.wish(&key, subject, Wish::Look, now);
+                }
             }
             ClaimStep::EndInstance => {
-                if let (Some(subject), _) = self.instance_of(&claim) {
+                if let Some(subject) = subject {
                     self.wish(&key, subject, Wish::End, now);
                 }
             }
@@ -103,14 +101,31 @@ impl Actor {
                 }
                 self.release_claim(&key, claim, now);
             }
-            ClaimStep::AwaitNodes | ClaimStep::AwaitInstance { mark: false } => {}
+            ClaimStep::AwaitNodes => {
+                let held = self.nodes_held_by_others(&claim);
+                if !held.is_empty() && self.may_tell(&key, "finalizers", now) {
+                    held.iter().for_each(|node| self.events.claim_waits_for_node(&claim, node));
+                }
+            }
+            ClaimStep::AwaitInstance { mark: false } => {}
         }
     }
 
+    /// Nodes of the claim that we are done with and that somebody else's finalizer keeps.
+    pub(super) fn nodes_held_by_others(&self, claim: &Claim) -> Vec<Arc<NodeState>> {
+        let mut nodes = self.world.nodes_with(claim.provider_id.as_deref().unwrap_or_default());
+        nodes.retain(|node| node.deleting.is_some() && !node.has_finalizer());
+        nodes
+    }
+
     fn release_claim(&mut self, key: &Key, claim: Arc<Claim>, now: Timestamp) {
-        let (writes, metrics) = (self.writes.clone(), self.metrics.clone());
+        let (writes, metrics, events) = (self.writes.clone(), self.metrics.clone(), self.events.clone());
         self.write(key, "release nodeclaim", async move {
             let released = writes.release_claim(&claim).await?;
+            let others = claim.finalizers_without_ours();
+            if !others.is_empty() {
+                events.claim_held_by_others(&claim, &others);
+            }
             let pool = || Pool { nodepool: claim.nodepool.to_string() };
             let labels = ClaimLabels {
                 nodepool: claim.nodepool.to_string(),
@@ -127,6 +142,17 @@ impl Actor {
             info!(nodeclaim = %claim.name, node = claim.node_name, provider_id = provider, "deleted nodeclaim");
             Ok(vec![after_release(released)])
         });
+    }
+}
+
+fn stage(step: &ClaimStep) -> Option<&'static str> {
+    match step {
+        ClaimStep::StampDeadline(_) | ClaimStep::DeleteNodes(_) | ClaimStep::AwaitNodes => Some("nodes go"),
+        ClaimStep::LookForInstance
+        | ClaimStep::EndInstance
+        | ClaimStep::AwaitInstance { .. }
+        | ClaimStep::Hold(_) => Some("instance ends"),
+        ClaimStep::Release { .. } => None,
     }
 }
 

@@ -5,14 +5,13 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use policy::drain::Deadline;
-use policy::drain::leaving::Leaving;
 use policy::drain::node::{ClaimOfNode, Mark, NodeDecision, NodeSeen, NodeStep, next_step};
 use runtime::watch::Change;
 use tracing::info;
 
-use super::{Actor, Done};
+use super::Actor;
 use crate::instances::Wish;
-use crate::metrics::{Pool, PoolZone, Reason};
+use crate::metrics::{Pool, PoolZone};
 use crate::world::{Claim, Fact, Key, NodeState};
 
 impl Actor {
@@ -24,7 +23,7 @@ impl Actor {
         now: Timestamp,
     ) -> NodeDecision {
         let (pods, attachments) = (self.world.pods_on(&node.name), self.world.attachments_of(&node.name));
-        let (_, instance) = self.instance(node.provider_id.as_deref());
+        let (_, instance) = self.knowledge.of_node(node.provider_id.as_deref());
         let seen = NodeSeen {
             ready: node.ready,
             tainted: node.is_tainted(),
@@ -48,12 +47,21 @@ impl Actor {
         let claim = self.world.claim_of(&node);
         let traceparent = claim.as_ref().and_then(|claim| claim.traceparent.clone());
         let traceparent = traceparent.or_else(|| node.traceparent.clone());
-        self.work(&key, traceparent.as_deref(), now);
+        self.begin(&key, traceparent.as_deref(), now);
+        let (subject, _) = self.knowledge.of_node(node.provider_id.as_deref());
+        self.follow(&key, subject.as_ref());
         self.tell_deadline(&key, &node, claim.as_deref(), now);
+        if claim.is_none() && self.may_tell(&key, "claim", now) {
+            let claims = self.world.claims_with(node.provider_id.as_deref().unwrap_or_default());
+            self.events.no_claim(&node, &claims);
+        }
 
         let decision = self.decide_node(&node, claim.as_deref(), now);
         if let Some(at) = decision.look_again {
             self.schedule.at(key.clone(), at);
+        }
+        if let Some(stage) = stage(&decision.step) {
+            self.enter(&key, stage);
         }
         // Pods leave beside the conditions; every other step waits until these are written.
         match &decision.step {
@@ -83,12 +91,12 @@ impl Actor {
     }
 
     fn mark(&mut self, key: &Key, claim: &Arc<Claim>, marks: Vec<Mark>, now: Timestamp) {
-        if marks.contains(&Mark::Drained) {
-            self.metrics.nodes_drained.get_or_create(&Pool { nodepool: claim.nodepool.to_string() }).inc();
-        }
-        let (writes, claim) = (self.writes.clone(), Arc::clone(claim));
+        let (writes, claim, metrics) = (self.writes.clone(), Arc::clone(claim), self.metrics.clone());
         self.write(key, "conditions", async move {
             let written = writes.set_conditions(&claim, &marks, now).await?;
+            if marks.contains(&Mark::Drained) {
+                metrics.nodes_drained.get_or_create(&Pool { nodepool: claim.nodepool.to_string() }).inc();
+            }
             Ok(vec![Fact::Claim(Change::Applied(Arc::new(written)))])
         });
     }
@@ -107,14 +115,15 @@ impl Actor {
                 let Some(claim) = claim else { return };
                 info!(node = %node.name, nodeclaim = %claim.name, "node was deleted; deleting its nodeclaim");
                 self.write(key, "delete nodeclaim", async move {
-                    writes.delete_claim(&claim.name, &claim.uid).await?;
-                    Ok(Vec::new())
+                    let deleting = writes.delete_claim(&claim.name, &claim.uid).await?;
+                    Ok(deleting
+                        .map(|claim| Fact::Claim(Change::Applied(Arc::new(claim))))
+                        .into_iter()
+                        .collect())
                 });
-                // The watch brings the deletion; until then there is nothing to do again.
-                self.rest(key, now);
             }
             NodeStep::LookAtInstance => {
-                if let (Some(subject), known) = self.instance(node.provider_id.as_deref())
+                if let (Some(subject), known) = self.knowledge.of_node(node.provider_id.as_deref())
                     && known == policy::drain::Instance::Unasked
                 {
                     self.wish(key, subject, Wish::Look, now);
@@ -138,7 +147,7 @@ impl Actor {
                 }
             }
             NodeStep::EndInstance => {
-                if let (Some(subject), _) = self.instance(node.provider_id.as_deref()) {
+                if let (Some(subject), _) = self.knowledge.of_node(node.provider_id.as_deref()) {
                     self.wish(key, subject, Wish::End, now);
                 }
             }
@@ -153,9 +162,13 @@ impl Actor {
     }
 
     fn release_node(&mut self, key: &Key, node: Arc<NodeState>, now: Timestamp) {
-        let (writes, metrics) = (self.writes.clone(), self.metrics.clone());
+        let (writes, metrics, events) = (self.writes.clone(), self.metrics.clone(), self.events.clone());
         self.write(key, "release node", async move {
             let released = writes.release_node(&node).await?;
+            let others = node.finalizers_without_ours();
+            if !others.is_empty() {
+                events.node_held_by_others(&node, &others);
+            }
             let pool = node.nodepool.to_string();
             metrics
                 .nodes_terminated
@@ -170,49 +183,16 @@ impl Actor {
             Ok(vec![after_release(released)])
         });
     }
+}
 
-    /// Asks the evictable ones to leave and deletes those that the deadline does not spare.
-    fn pods_leave(&mut self, node: &Arc<NodeState>, claim: Option<&Claim>, plan: &Leaving, now: Timestamp) {
-        let key = Key::Node(node.name.clone());
-        let awaited = self.world.pods_on(&node.name);
-        if let Some(work) = self.work.get_mut(&key) {
-            work.pods.extend(awaited.iter().filter(|pod| pod.is_awaited(now)).map(|pod| pod.uid.clone()));
-        }
-        self.evictions.want(&node.name, &plan.evict, now);
-        if !plan.evict.is_empty() {
-            self.next_round.get_or_insert(now);
-        }
-        if plan.evict.is_empty() && plan.delete.is_empty() && self.may_tell(&key, "pods", now) {
-            self.events.pods_waiting(node, plan.awaited);
-        }
-        let deadline = claim.and_then(|claim| claim.deadline.at());
-        for (pod, grace) in &plan.delete {
-            if self.deleting.contains_key(&pod.uid) {
-                continue;
-            }
-            self.deleting.insert(pod.uid.clone(), *grace);
-            let reason = self.reason_of(&node.name);
-            let (writes, pod, grace) = (self.writes.clone(), Arc::clone(pod), *grace);
-            let (events, metrics, node) = (self.events.clone(), self.metrics.clone(), node.name.clone());
-            self.tasks.spawn(async move {
-                let result = writes.delete_pod(&pod, grace).await;
-                if result.is_ok() {
-                    info!(pod = pod.key(), grace, "deleted pod for the deadline of its node");
-                    metrics.pods_drained.get_or_create(&Reason { reason }).inc();
-                    if let Some(deadline) = deadline {
-                        events.deleted_for_deadline(&pod, deadline, grace);
-                    }
-                }
-                Done::Deleted { pod, node, result }
-            });
-        }
-    }
-
-    /// No write for this object for a moment: what was just asked for arrives by the watch.
-    pub(super) fn rest(&mut self, key: &Key, now: Timestamp) {
-        if let Some(work) = self.work.get_mut(key) {
-            work.not_before = policy::drain::time::plus_seconds(now, 1);
-        }
+/// The name of the span that a step is part of; releasing is part of whatever came before it.
+fn stage(step: &NodeStep) -> Option<&'static str> {
+    match step {
+        NodeStep::DeleteClaim | NodeStep::LookAtInstance | NodeStep::Taint => Some("taint"),
+        NodeStep::Pods(_) | NodeStep::Settle => Some("pods leave"),
+        NodeStep::AwaitVolumes(_) => Some("volumes detach"),
+        NodeStep::EndInstance | NodeStep::AwaitInstance | NodeStep::Hold(_) => Some("instance ends"),
+        NodeStep::Release => None,
     }
 }
 

@@ -11,7 +11,6 @@ use policy::drain::pod::Pod;
 use policy::drain::time::plus_seconds;
 
 use super::Actor;
-use crate::instances::Subject;
 use crate::world::{Claim, INSTANCE_TERMINATING, Key, NodeState};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +82,7 @@ impl Actor {
                 (Phase::Detaching, wait.collect())
             }
             NodeStep::EndInstance | NodeStep::AwaitInstance => {
-                let (_, instance) = self.instance(node.provider_id.as_deref());
+                let (_, instance) = self.knowledge.of_node(node.provider_id.as_deref());
                 (Phase::Terminating, vec![instance_wait(&instance, claim.as_deref(), since)])
             }
             NodeStep::Hold(why) => (Phase::Terminating, vec![hold(why, since)]),
@@ -113,7 +112,7 @@ impl Actor {
         }
     }
 
-    fn pods_wait(
+    pub(super) fn pods_wait(
         &self,
         pods: &[Arc<Pod>],
         deadline: Option<Timestamp>,
@@ -147,15 +146,10 @@ impl Actor {
         let waiting = match self.decide_claim(claim) {
             ClaimStep::Hold(why) => vec![hold(why, since)],
             ClaimStep::Release { .. } => Vec::new(),
-            _ => {
-                let known = match &claim.provider_id {
-                    Some(id) => self.instance(Some(id)).1,
-                    None => {
-                        self.known.get(&Subject::OfClaim(claim.name.clone())).cloned().unwrap_or_default()
-                    }
-                };
-                vec![instance_wait(&known, Some(claim), since)]
+            ClaimStep::AwaitNodes => {
+                self.nodes_held_by_others(claim).iter().map(|node| held(node, since)).collect()
             }
+            _ => vec![instance_wait(&self.knowledge.of_claim(claim).1, Some(claim), since)],
         };
         Drain {
             node: None,
@@ -187,6 +181,13 @@ fn reason(claim: &Claim) -> String {
 
 fn hold(why: String, since: Timestamp) -> Wait {
     Wait { pod: None, kind: "instance", detail: why, since, forced_at: None }
+}
+
+/// A node that we are done with.
+fn held(node: &NodeState, since: Timestamp) -> Wait {
+    let detail =
+        format!("node {} is held by finalizers of others: {}", node.name, node.finalizers.join(", "));
+    Wait { pod: None, kind: "finalizer", detail, since, forced_at: None }
 }
 
 fn instance_wait(instance: &Instance, claim: Option<&Claim>, since: Timestamp) -> Wait {

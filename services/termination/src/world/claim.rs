@@ -11,6 +11,8 @@ use model::labels;
 use policy::drain::Deadline;
 use policy::drain::node::{Drained, Volumes};
 
+use super::joined::Identity;
+
 pub(crate) const DRAINED: &str = "Drained";
 pub(crate) const VOLUMES_DETACHED: &str = "VolumesDetached";
 pub(crate) const INSTANCE_TERMINATING: &str = "InstanceTerminating";
@@ -129,13 +131,22 @@ impl Claim {
         let found = conditions::find(&self.conditions, DISRUPTION_REASON)?;
         (found.status == ConditionStatus::True).then_some(found.reason.as_str())
     }
-
-    pub(super) fn is_newer_than(&self, other: &Self) -> bool {
-        self.uid == other.uid && revision(&self.resource_version) > revision(&other.resource_version)
-    }
 }
 
-/// Versions of one object can be ordered since Kubernetes 1.35; one that is no number is never the newer.
-pub(super) fn revision(resource_version: &str) -> u64 {
-    resource_version.parse().unwrap_or(0)
+impl Identity for Claim {
+    fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    fn uid(&self) -> &str {
+        &self.uid
+    }
+
+    fn resource_version(&self) -> &str {
+        &self.resource_version
+    }
+
+    fn provider_id(&self) -> Option<&Arc<str>> {
+        self.provider_id.as_ref()
+    }
 }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Taint};
 use model::labels;
 
-use super::claim::revision;
+use super::joined::Identity;
 
 /// Value and key of the label that takes a node out of external load balancers.
 pub(crate) const EXCLUDE_LABEL: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
@@ -95,9 +95,22 @@ impl NodeState {
         let ours = labels::TERMINATION_FINALIZER;
         self.finalizers.iter().filter(|name| *name != ours).cloned().collect()
     }
+}
 
-    /// The answer to a write may overtake the watch: the older of two versions of one object must not win.
-    pub(super) fn is_newer_than(&self, other: &Self) -> bool {
-        self.uid == other.uid && revision(&self.resource_version) > revision(&other.resource_version)
+impl Identity for NodeState {
+    fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    fn uid(&self) -> &str {
+        &self.uid
+    }
+
+    fn resource_version(&self) -> &str {
+        &self.resource_version
+    }
+
+    fn provider_id(&self) -> Option<&Arc<str>> {
+        self.provider_id.as_ref()
     }
 }

@@ -1,6 +1,7 @@
-//! Garbage collection both ways: instances of ours that no claim wants, and claims whose instance is gone.
+//! Garbage collection both ways: instances of ours that no claim wants, claims whose instance is gone, and nodes that have
+//! neither.
 //!
-//! Both sides judge a complete look only. Whoever lists makes sure of that; an error is no look.
+//! All of them judge a complete look only. Whoever lists makes sure of that; an error is no look.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -110,4 +111,36 @@ pub enum NodeOfClaim {
 /// question failed.
 pub fn is_lost(present: Option<bool>, node: NodeOfClaim) -> bool {
     present == Some(false) && matches!(node, NodeOfClaim::NotReady | NodeOfClaim::NotOne)
+}
+
+/// A node of ours that is not ready and not being deleted.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NodeRef {
+    pub name: String,
+    pub uid: String,
+    pub instance: String,
+}
+
+/// Nodes that the last look found without claim and instance.
+#[derive(Clone, Debug, Default)]
+pub struct Abandoned(BTreeSet<String>);
+
+impl Abandoned {
+    /// Takes one complete look and returns the nodes that had neither in two looks in a row; a direct question about the
+    /// instance has the last word.
+    pub fn look(
+        &mut self,
+        nodes: &[NodeRef],
+        instances: &[InstanceSeen],
+        claims: &[ClaimRef],
+    ) -> Vec<NodeRef> {
+        let claimed = claims.iter().filter_map(|claim| claim.instance.as_deref());
+        // One that is shutting down still has something to say to its kubelet.
+        let used: BTreeSet<&str> =
+            claimed.chain(instances.iter().map(|instance| instance.id.as_str())).collect();
+        let alone = |node: &&NodeRef| !used.contains(node.instance.as_str());
+        let suspects: Vec<NodeRef> = nodes.iter().filter(alone).cloned().collect();
+        let before = std::mem::replace(&mut self.0, suspects.iter().map(|node| node.uid.clone()).collect());
+        suspects.into_iter().filter(|node| before.contains(&node.uid)).collect()
+    }
 }

@@ -148,7 +148,9 @@ fn pods(
         return Some(NodeDecision { marks: marks.clone(), step: NodeStep::Pods(plan), look_again });
     }
     let settled = plus_seconds(began?, LEAST_DRAIN_SECONDS);
-    if now < settled {
+    // Noted by a replica whose clock is ahead of ours: so far in the future says nothing, and must not hold the node.
+    let absurd = began > Some(plus_seconds(now, LEAST_DRAIN_SECONDS));
+    if now < settled && !absurd {
         return Some(NodeDecision {
             marks: marks.clone(),
             step: NodeStep::Settle,

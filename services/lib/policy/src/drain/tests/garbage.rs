@@ -1,4 +1,6 @@
-use super::super::collect::{ClaimRef, InstanceSeen, NodeOfClaim, Unwanted, is_lost, missing};
+use super::super::collect::{
+    Abandoned, ClaimRef, InstanceSeen, NodeOfClaim, NodeRef, Unwanted, is_lost, missing,
+};
 use super::*;
 
 fn instance(id: &str) -> InstanceSeen {
@@ -92,4 +94,23 @@ fn a_living_kubelet_or_any_failed_question_keeps_the_claim() {
     ] {
         assert_eq!(is_lost(present, node), lost, "{present:?} {node:?}");
     }
+}
+
+#[test]
+fn a_node_is_abandoned_only_when_two_looks_in_a_row_find_neither_claim_nor_instance() {
+    let node =
+        |id: &str| NodeRef { name: format!("node-{id}"), uid: format!("uid-{id}"), instance: id.into() };
+    let nodes = [node("i-1"), node("i-2"), node("i-3"), node("i-4")];
+    let ending = InstanceSeen { ending: true, ..instance("i-3") };
+    let (claims, instances) = ([claim("i-2")], [ending, instance("i-4")]);
+    let mut memory = Abandoned::default();
+    assert!(memory.look(&nodes, &instances, &claims).is_empty(), "once is no proof");
+    assert_eq!(memory.look(&nodes, &instances, &claims), [node("i-1")]);
+    assert!(memory.look(&nodes, &[instance("i-1")], &claims).iter().all(|node| node.instance != "i-1"));
+    let anew = memory.look(&nodes, &[], &claims);
+    assert!(anew.iter().all(|node| node.instance != "i-1"), "the count began anew: {anew:?}");
+    let mut namesake = [node("i-1")];
+    memory.look(&namesake, &[], &[]);
+    namesake[0].uid = "another".into();
+    assert!(memory.look(&namesake, &[], &[]).is_empty(), "another node of that name");
 }

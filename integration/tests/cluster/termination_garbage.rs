@@ -1,0 +1,93 @@
+//! Garbage collection both ways: claims without instance, instances without claim, nodes without either.
+
+use anyhow::{Result, ensure};
+use integration::{Stack, Test, aws, eventually, test};
+use serde_json::json;
+
+use crate::removal_scene::{Options, Scene};
+
+pub(crate) fn tests() -> Vec<Test> {
+    vec![
+        test!("termination_garbage", a_claim_whose_instance_was_ended_behind_our_back_is_collected),
+        test!("termination_garbage", a_claim_deleted_before_its_launch_goes_and_leaves_no_instance),
+        test!("termination_garbage", an_instance_without_claim_is_collected_and_a_foreign_one_is_not),
+        test!("termination_garbage", a_silent_node_that_has_neither_claim_nor_instance_is_collected),
+    ]
+}
+
+async fn a_claim_whose_instance_was_ended_behind_our_back_is_collected(stack: Stack) -> Result<()> {
+    let scene = Scene::new(stack, "lost").await?;
+    let (lost, alive) = (scene.name(1), scene.name(2));
+    let lost_instance = scene.node(&lost, &Options::default()).await?;
+    let alive_instance = scene.node(&alive, &Options::default()).await?;
+    scene.node_is_ready(&lost, true).await?;
+    scene.node_is_ready(&alive, true).await?;
+    scene.silence(&lost).await?;
+    for instance in [&lost_instance, &alive_instance] {
+        aws::put(&scene.stack, "/instance", &json!({"id": instance, "state": "terminated"}))?;
+    }
+    scene.is_gone(&lost, &lost_instance).await?;
+    let own = format!("reason=\"garbage_collected\",nodepool=\"{}\"", scene.namespace);
+    ensure!(scene.service.metric("karpenter_nodeclaims_disrupted_total", &own)? == 1.0, "not counted");
+    let kept = scene.claims().get(&alive).await?;
+    ensure!(kept.metadata.deletion_timestamp.is_none(), "a ready node shows that its kubelet lives");
+    scene.delete_claim(&alive).await?;
+    scene.is_gone(&alive, &alive_instance).await?;
+    Ok(())
+}
+
+async fn a_claim_deleted_before_its_launch_goes_and_leaves_no_instance(stack: Stack) -> Result<()> {
+    let scene = Scene::new(stack, "unlaunched").await?;
+    let (never, unnoted) = (scene.name(1), scene.name(2));
+    let options = Options { unlaunched: true, ..Options::default() };
+    scene.claim(&never, "", &options).await?;
+    // Launched, but the one who launched it died before it could write the id down.
+    let instance = scene.node(&unnoted, &options).await?;
+    for name in [&never, &unnoted] {
+        scene.delete_claim(name).await?;
+    }
+    scene.is_gone(&never, "i-none").await?;
+    scene.is_gone(&unnoted, &instance).await?;
+    Ok(())
+}
+
+async fn an_instance_without_claim_is_collected_and_a_foreign_one_is_not(stack: Stack) -> Result<()> {
+    let scene = Scene::new(stack, "orphan").await?;
+    let orphan = scene.launch("nobody", true)?;
+    let foreign = scene.launch("nobody", false)?;
+    let wanted = scene.node(&scene.name(1), &Options::default()).await?;
+    eventually("the orphan to be ended", || async { Ok((!scene.instance_lives(&orphan)?).then_some(())) })
+        .await?;
+    ensure!(scene.instance_lives(&foreign)?, "a foreign instance was ended");
+    ensure!(scene.instance_lives(&wanted)?, "a wanted instance was ended");
+    scene.delete_claim(&scene.name(1)).await?;
+    scene.is_gone(&scene.name(1), &wanted).await?;
+    Ok(())
+}
+
+/// Left over by a claim that went before its node registered: without a cloud controller nobody else would take it away.
+async fn a_silent_node_that_has_neither_claim_nor_instance_is_collected(stack: Stack) -> Result<()> {
+    let scene = Scene::new(stack, "abandoned").await?;
+    let (silent, alive, elsewhere) = (scene.name(1), scene.name(2), scene.name(3));
+    let none = |zone: &str, id: &str| format!("aws:///{zone}/{id}");
+    scene.node_object(&silent, &none(&scene.zone, "i-0000000000000dead"), &Options::default()).await?;
+    scene.node_object(&alive, &none(&scene.zone, "i-0000000000000beef"), &Options::default()).await?;
+    scene.node_object(&elsewhere, &none("eu-central-1a", "i-0000000000000dead"), &Options::default()).await?;
+    scene.node_is_ready(&alive, true).await?;
+    scene.silence(&silent).await?;
+    scene.silence(&elsewhere).await?;
+    eventually("the silent node to be gone", || async {
+        Ok((!scene.node_names().await?.contains(&silent)).then_some(()))
+    })
+    .await?;
+    let left = scene.node_names().await?;
+    ensure!(left.contains(&alive), "a ready node has a kubelet, whatever else is missing");
+    ensure!(left.contains(&elsewhere), "EC2 here knows nothing of instances elsewhere");
+    for name in [alive, elsewhere] {
+        scene.nodes().delete(&name, &Default::default()).await?;
+    }
+    eventually("the others to go when they are deleted", || async {
+        Ok(scene.node_names().await?.is_empty().then_some(()))
+    })
+    .await
+}
