@@ -96,6 +96,10 @@ async fn watch_taints(scene: &Scene, seen: &std::sync::Mutex<BTreeMap<String, In
 async fn two_hundred_nodes_go_at_once(stack: Stack) -> Result<()> {
     let scene = Scene::alone(stack, "many").await?;
     let nodes = many(&scene, 200, &Options::default()).await?;
+    // Of one that is not ready, EC2 is asked first whether it is there at all.
+    for (name, _) in &nodes {
+        scene.node_is_ready(name, true).await?;
+    }
     let seen = std::sync::Mutex::default();
     let mut deleted: BTreeMap<String, Instant> = BTreeMap::new();
     let removal = async {

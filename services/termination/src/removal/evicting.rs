@@ -34,7 +34,7 @@ impl Actor {
         if let Some(work) = self.work.get_mut(&key) {
             work.pods.extend(pods.iter().filter(|pod| pod.is_awaited(now)).map(|pod| pod.uid.clone()));
         }
-        self.evictions.want(&node.name, &plan.evict, now);
+        self.evictions.want(&self.world, &node.name, &plan.evict, now);
         if !plan.evict.is_empty() {
             self.next_round.get_or_insert(now);
         }

@@ -1,7 +1,7 @@
 //! Which pods wait to be evicted, when each may be asked for again, and how many are asked for at once. The rules are
-//! `policy::drain::pace`; this keeps their memory.
+//! `policy::drain::pace`; this keeps their memory, in queues, so that a round costs what it admits and not what waits.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -16,13 +16,20 @@ use crate::writes::Evicted;
 /// After a yes: if the pod is still there unharmed by then, the yes was lost somewhere.
 const AFTER_SUCCESS: jiff::SignedDuration = jiff::SignedDuration::from_secs(5);
 
+/// Namespace and name.
 type BudgetName = (Arc<str>, Arc<str>);
+/// Pods that are not on their way, by the time from which each may be asked for, and its uid.
+type Queue = BTreeSet<(Timestamp, Arc<str>)>;
 
 #[derive(Default)]
 pub(crate) struct Evictions {
     waiting: HashMap<Arc<str>, Entry>,
     by_node: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
-    budgets: HashMap<BudgetName, Budget>,
+    /// Of no budget, or of several.
+    free: Queue,
+    budgets: BTreeMap<BudgetName, Budget>,
+    /// The state of the world's budgets that the queues were made for.
+    coverage: u64,
     in_flight: usize,
 }
 
@@ -30,8 +37,6 @@ struct Entry {
     pod: Arc<Pod>,
     node: Arc<str>,
     budget: Option<BudgetName>,
-    /// The state of the world's budgets that `budget` was found in.
-    coverage: u64,
     failures: u32,
     not_before: Timestamp,
     in_flight: bool,
@@ -42,6 +47,7 @@ struct Entry {
 
 #[derive(Default)]
 struct Budget {
+    queue: Queue,
     in_flight: u32,
     probe_at: Option<Timestamp>,
     failures: u32,
@@ -49,28 +55,36 @@ struct Budget {
 
 impl Evictions {
     /// The pods of a node that are to leave now, in place of those said before.
-    pub(crate) fn want(&mut self, node: &Arc<str>, pods: &[Arc<Pod>], now: Timestamp) {
+    pub(crate) fn want(&mut self, world: &World, node: &Arc<str>, pods: &[Arc<Pod>], now: Timestamp) {
         let wanted: BTreeSet<Arc<str>> = pods.iter().map(|pod| pod.uid.clone()).collect();
-        let before = self.by_node.insert(node.clone(), wanted.clone()).unwrap_or_default();
+        let before = self.by_node.remove(node).unwrap_or_default();
         for uid in before.difference(&wanted) {
-            self.remove(uid);
+            // One on its way is accounted for when its answer comes.
+            if self.waiting.get(uid).is_some_and(|entry| !entry.in_flight) {
+                self.dequeue(uid);
+                self.waiting.remove(uid);
+            }
         }
         for pod in pods {
-            let entry = self.waiting.entry(pod.uid.clone()).or_insert_with(|| Entry {
+            if let Some(entry) = self.waiting.get_mut(&pod.uid) {
+                entry.pod = Arc::clone(pod);
+                continue;
+            }
+            let entry = Entry {
+                budget: budget_of(world, pod),
                 pod: Arc::clone(pod),
                 node: node.clone(),
-                budget: None,
-                coverage: u64::MAX,
                 failures: 0,
                 not_before: now,
                 in_flight: false,
                 refused_by: None,
                 last_words: None,
-            });
-            entry.pod = Arc::clone(pod);
+            };
+            self.waiting.insert(pod.uid.clone(), entry);
+            self.enqueue(&pod.uid);
         }
-        if wanted.is_empty() {
-            self.by_node.remove(node);
+        if !wanted.is_empty() {
+            self.by_node.insert(node.clone(), wanted);
         }
     }
 
@@ -78,83 +92,103 @@ impl Evictions {
         *self = Self::default();
     }
 
-    fn remove(&mut self, uid: &str) {
-        // One on its way is accounted for when its answer comes.
-        if self.waiting.get(uid).is_some_and(|entry| !entry.in_flight) {
-            self.waiting.remove(uid);
+    fn queue_of(&mut self, budget: Option<&BudgetName>) -> &mut Queue {
+        match budget {
+            None => &mut self.free,
+            Some(name) => &mut self.budgets.entry(name.clone()).or_default().queue,
         }
+    }
+
+    fn enqueue(&mut self, uid: &Arc<str>) {
+        let Some(entry) = self.waiting.get(uid) else { return };
+        let (budget, turn) = (entry.budget.clone(), (entry.not_before, uid.clone()));
+        self.queue_of(budget.as_ref()).insert(turn);
+    }
+
+    fn dequeue(&mut self, uid: &Arc<str>) {
+        let Some(entry) = self.waiting.get(uid) else { return };
+        let (budget, turn) = (entry.budget.clone(), (entry.not_before, uid.clone()));
+        self.queue_of(budget.as_ref()).remove(&turn);
+    }
+
+    /// A budget came, went or changed what it covers: everybody is queued anew.
+    fn follow_coverage(&mut self, world: &World) {
+        if self.coverage == world.pdb_coverage() {
+            return;
+        }
+        self.coverage = world.pdb_coverage();
+        self.free.clear();
+        self.budgets.values_mut().for_each(|budget| budget.queue.clear());
+        let idle: Vec<Arc<str>> = self
+            .waiting
+            .iter_mut()
+            .filter(|(_, entry)| !entry.in_flight)
+            .map(|(uid, entry)| {
+                entry.budget = budget_of(world, &entry.pod);
+                uid.clone()
+            })
+            .collect();
+        idle.iter().for_each(|uid| self.enqueue(uid));
     }
 
     /// Takes up to `most` pods (those on their way included) to be asked for now.
     pub(crate) fn admit(&mut self, world: &World, now: Timestamp, most: usize) -> Vec<Arc<Pod>> {
+        self.follow_coverage(world);
+        self.budgets.retain(|_, budget| budget.is_of_use(now));
         let slots = most.saturating_sub(self.in_flight);
         if slots == 0 || self.waiting.is_empty() {
             return Vec::new();
         }
-        let (candidates, gates, uids, names) = self.candidates(world, now);
-        let admitted = pace::admit(&candidates, &gates, now, slots);
-        let mut pods = Vec::with_capacity(admitted.len());
-        for index in admitted {
-            if let Some(budget) = candidates[index].gate.and_then(|gate| self.budgets.get_mut(&names[gate])) {
+        let round = self.round(world, now, slots);
+        let mut pods = Vec::with_capacity(slots);
+        for index in pace::admit(&round.candidates, &round.gates, now, slots) {
+            let uid = &round.uids[index];
+            self.dequeue(uid);
+            let Some(entry) = self.waiting.get_mut(uid) else { continue };
+            entry.in_flight = true;
+            self.in_flight += 1;
+            pods.push(Arc::clone(&entry.pod));
+            if let Some(budget) = entry.budget.as_ref().and_then(|name| self.budgets.get_mut(name)) {
                 budget.in_flight += 1;
-            }
-            if let Some(entry) = self.waiting.get_mut(&uids[index]) {
-                entry.in_flight = true;
-                self.in_flight += 1;
-                pods.push(Arc::clone(&entry.pod));
             }
         }
         pods
     }
 
-    pub(crate) fn next_turn(&mut self, world: &World, now: Timestamp, most: usize) -> Option<Timestamp> {
+    pub(crate) fn next_turn(&self, world: &World, now: Timestamp, most: usize) -> Option<Timestamp> {
         if self.waiting.is_empty() || self.in_flight >= most {
             return None;
         }
-        let (candidates, gates, ..) = self.candidates(world, now);
-        pace::next_turn(&candidates, &gates, now)
+        let round = self.round(world, now, 1);
+        pace::next_turn(&round.candidates, &round.gates, now)
     }
 
-    #[allow(clippy::type_complexity, reason = "four columns of one table, used in two places below")]
-    fn candidates(
-        &mut self,
-        world: &World,
-        now: Timestamp,
-    ) -> (Vec<Candidate>, Vec<Gate>, Vec<Arc<str>>, Vec<BudgetName>) {
-        let (mut candidates, mut uids) = (Vec::new(), Vec::new());
-        let (mut gates, mut names, mut numbers) = (Vec::new(), Vec::new(), HashMap::new());
-        let coverage = world.pdb_coverage();
-        for (uid, entry) in self.waiting.iter_mut().filter(|(_, entry)| !entry.in_flight) {
-            if entry.coverage != coverage {
-                let found = world.budget_of(&entry.pod);
-                entry.budget = found.map(|pdb| (pdb.namespace.clone(), pdb.name.clone()));
-                entry.coverage = coverage;
-            }
-            let pdb = entry.budget.as_ref().and_then(|(namespace, name)| world.pdb(namespace, name));
-            let mut not_before = entry.not_before;
-            // A budget that changed since it refused is worth asking at once.
-            if let (Some(pdb), Some(refused)) = (pdb, &entry.refused_by)
-                && pdb.allowed > 0
-                && !Arc::ptr_eq(pdb, refused)
-            {
-                not_before = now;
-            }
-            let gate = entry.budget.as_ref().zip(pdb).map(|(name, pdb)| {
-                *numbers.entry(name.clone()).or_insert_with(|| {
-                    let budget = self.budgets.entry(name.clone()).or_default();
-                    gates.push(Gate {
-                        allowed: u32::try_from(pdb.allowed).unwrap_or(0),
-                        in_flight: budget.in_flight,
-                        probe_at: budget.probe_at.unwrap_or(now),
-                    });
-                    names.push(name.clone());
-                    gates.len() - 1
-                })
-            });
-            candidates.push(Candidate { not_before, gate });
-            uids.push(uid.clone());
+    /// Those who could be asked for: as many of each queue as it could let go, its first ones.
+    fn round(&self, world: &World, now: Timestamp, slots: usize) -> Round {
+        let mut round = Round::default();
+        for (not_before, uid) in self.free.iter().take(slots) {
+            round.candidates.push(Candidate { not_before: *not_before, gate: None });
+            round.uids.push(uid.clone());
         }
-        (candidates, gates, uids, names)
+        for ((namespace, name), budget) in &self.budgets {
+            let Some(pdb) = world.pdb(namespace, name) else { continue };
+            let gate = Gate {
+                allowed: u32::try_from(pdb.allowed).unwrap_or(0),
+                in_flight: budget.in_flight,
+                probe_at: budget.probe_at.unwrap_or(now),
+            };
+            let room = usize::try_from(gate.allowed.saturating_sub(gate.in_flight)).unwrap_or(slots);
+            for (not_before, uid) in budget.queue.iter().take(room.clamp(1, slots)) {
+                // A budget that changed since it refused is worth asking at once.
+                let refused = self.waiting.get(uid).and_then(|entry| entry.refused_by.as_ref());
+                let changed = refused.is_some_and(|refused| !Arc::ptr_eq(pdb, refused));
+                let not_before = if changed && pdb.allowed > 0 { now } else { *not_before };
+                round.candidates.push(Candidate { not_before, gate: Some(round.gates.len()) });
+                round.uids.push(uid.clone());
+            }
+            round.gates.push(gate);
+        }
+        round
     }
 
     /// `jitter`: any number.
@@ -169,15 +203,16 @@ impl Evictions {
         self.in_flight = self.in_flight.saturating_sub(1);
         let Some(entry) = self.waiting.get_mut(&pod.uid) else { return };
         entry.in_flight = false;
-        let budget = entry.budget.clone();
-        if let Some(budget) = budget.as_ref().and_then(|name| self.budgets.get_mut(name)) {
+        let name = entry.budget.clone();
+        let mut budget = name.as_ref().and_then(|name| self.budgets.get_mut(name));
+        if let Some(budget) = &mut budget {
             budget.in_flight = budget.in_flight.saturating_sub(1);
         }
         match answer {
             Evicted::Yes => {
                 (entry.failures, entry.last_words) = (0, None);
                 entry.not_before = plus(now, AFTER_SUCCESS);
-                if let Some(budget) = budget.as_ref().and_then(|name| self.budgets.get_mut(name)) {
+                if let Some(budget) = budget {
                     (budget.failures, budget.probe_at) = (0, None);
                 }
             }
@@ -186,9 +221,8 @@ impl Evictions {
                 entry.failures += 1;
                 entry.not_before = plus(now, pace::backoff(entry.failures, jitter));
                 entry.last_words = Some(words.clone());
-                if let Some(name) = &budget {
-                    entry.refused_by = world.pdb(&name.0, &name.1).cloned();
-                    let budget = self.budgets.entry(name.clone()).or_default();
+                if let Some(((namespace, name), budget)) = name.as_ref().zip(budget) {
+                    entry.refused_by = world.pdb(namespace, name).cloned();
                     budget.failures += 1;
                     budget.probe_at = Some(plus(now, pace::backoff(budget.failures, jitter)));
                 }
@@ -199,8 +233,12 @@ impl Evictions {
                 entry.last_words = Some(format!("eviction failed: {error}"));
             }
         }
-        // Nobody wants it any more.
-        if !self.by_node.get(&entry.node).is_some_and(|wanted| wanted.contains(&pod.uid)) {
+        let wanted = self.by_node.get(&entry.node).is_some_and(|wanted| wanted.contains(&pod.uid));
+        if wanted {
+            // Its budget may be another one by now.
+            entry.budget = budget_of(world, &entry.pod);
+            self.enqueue(&pod.uid.clone());
+        } else {
             self.waiting.remove(&pod.uid);
         }
     }
@@ -218,3 +256,25 @@ impl Evictions {
         self.waiting.len()
     }
 }
+
+/// Three columns of one table: `uids` belong to `candidates`, these refer to `gates`.
+#[derive(Default)]
+struct Round {
+    candidates: Vec<Candidate>,
+    uids: Vec<Arc<str>>,
+    gates: Vec<Gate>,
+}
+
+impl Budget {
+    fn is_of_use(&self, now: Timestamp) -> bool {
+        !self.queue.is_empty() || self.in_flight > 0 || self.probe_at.is_some_and(|at| at > now)
+    }
+}
+
+fn budget_of(world: &World, pod: &Pod) -> Option<BudgetName> {
+    world.budget_of(pod).map(|pdb| (pdb.namespace.clone(), pdb.name.clone()))
+}
+
+#[cfg(test)]
+#[path = "evictions_tests.rs"]
+mod tests;

@@ -66,7 +66,7 @@ impl Actor {
         // Pods leave beside the conditions; every other step waits until these are written.
         match &decision.step {
             NodeStep::Pods(plan) => self.pods_leave(&node, claim.as_deref(), plan, now),
-            _ => self.evictions.want(name, &[], now),
+            _ => self.evictions.want(&self.world, name, &[], now),
         }
         if !self.may_write(&key, now) {
             return;

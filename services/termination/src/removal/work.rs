@@ -96,7 +96,7 @@ impl Actor {
     pub(super) fn close(&mut self, key: &Key, now: Timestamp) {
         self.schedule.remove(key);
         if let Key::Node(name) = key {
-            self.evictions.want(name, &[], now);
+            self.evictions.want(&self.world, name, &[], now);
         }
         if self.work.get(key).is_some_and(|work| !work.busy)
             && let Some(work) = self.work.remove(key)

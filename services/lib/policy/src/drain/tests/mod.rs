@@ -1,6 +1,7 @@
 //! The behaviour of draining, from the reference's catalogue and beyond, and the exploration of every interleaving.
 
 mod budgets;
+mod claim_world;
 mod claims;
 mod explore;
 mod garbage;

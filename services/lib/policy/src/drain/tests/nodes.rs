@@ -179,3 +179,28 @@ fn an_unreadable_deadline_counts_as_none() {
     let scene = Scene { deadline: Deadline::Unreadable("tomorrow".into()), pods, ..Scene::default() };
     assert!(matches!(scene.step(), NodeStep::Pods(plan) if plan.delete.is_empty() && plan.awaited == 1));
 }
+
+#[test]
+fn a_drain_noted_by_a_clock_that_is_ahead_does_not_hold_the_node() {
+    let drained = |seconds| Scene { drained: Drained::Since(at(seconds)), ..Scene::default() };
+    assert_eq!(drained(-1).step(), NodeStep::Settle, "just begun");
+    assert_eq!(drained(2).step(), NodeStep::Settle, "two clocks are never quite equal");
+    assert_eq!(drained(3600).step(), NodeStep::EndInstance, "an hour ahead says nothing");
+}
+
+#[test]
+fn a_node_that_ec2_cannot_be_asked_about_is_drained_although_it_is_not_ready() {
+    let untouchable = Instance::Untouchable("no provider id".into());
+    let held = Scene {
+        ready: false,
+        claim: false,
+        instance: untouchable.clone(),
+        pods: arcs([pod("a")]),
+        ..Scene::default()
+    };
+    assert!(matches!(held.step(), NodeStep::Pods(_)));
+    let empty = Scene { pods: Vec::new(), ..held };
+    assert_eq!(empty.step(), NodeStep::Release);
+    let claimed = Scene { ready: false, instance: untouchable, ..Scene::default() };
+    assert!(matches!(claimed.step(), NodeStep::Hold(_)), "with a claim the instance may run");
+}

@@ -1,0 +1,107 @@
+use std::collections::BTreeSet as Set;
+
+use k8s_openapi::api::core::v1::Pod as ApiPod;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use runtime::watch::Change;
+use serde_json::json;
+
+use super::*;
+use crate::world::Fact;
+
+fn at(millis: i64) -> Timestamp {
+    Timestamp::from_millisecond(1_790_000_000_000 + millis).unwrap()
+}
+
+/// `count` pods of one app on one node.
+fn pods(world: &mut World, app: &str, count: usize) -> Vec<Arc<Pod>> {
+    for number in 0..count {
+        let pod: ApiPod = serde_json::from_value(json!({
+            "metadata": {"name": format!("{app}-{number}"), "namespace": "shop", "uid": format!("{app}-{number:04}"),
+                         "labels": {"app": app}},
+            "spec": {"nodeName": app, "containers": []}, "status": {"phase": "Running"},
+        }))
+        .unwrap();
+        world.apply(Fact::Pod(Change::Applied(Arc::new(pod))), &mut Set::new());
+    }
+    world.pods_on(app)
+}
+
+fn budget(world: &mut World, name: &str, app: &str, allowed: i32) {
+    let pdb: PodDisruptionBudget = serde_json::from_value(json!({
+        "metadata": {"name": name, "namespace": "shop"},
+        "spec": {"selector": {"matchLabels": {"app": app}}},
+        "status": {"disruptionsAllowed": allowed, "currentHealthy": 3, "desiredHealthy": 3, "expectedPods": 3},
+    }))
+    .unwrap();
+    world.apply(Fact::Pdb(Change::Applied(Arc::new(pdb))), &mut Set::new());
+}
+
+fn refused() -> Evicted {
+    Evicted::Refused { code: 429, words: "Cannot evict pod".into() }
+}
+
+#[test]
+fn a_round_fills_the_slots_and_the_next_one_waits_for_answers() {
+    let (mut world, mut evictions) = (World::default(), Evictions::default());
+    let all = pods(&mut world, "web", 250);
+    evictions.want(&world, &"web".into(), &all, at(0));
+    let first = evictions.admit(&world, at(0), 100);
+    assert_eq!(first.len(), 100);
+    assert!(evictions.admit(&world, at(0), 100).is_empty(), "all slots are taken");
+    for pod in &first[..40] {
+        evictions.answered(pod, &Evicted::Yes, &world, at(10), 0);
+    }
+    let second = evictions.admit(&world, at(20), 100);
+    assert_eq!(second.len(), 40);
+    assert!(second.iter().all(|pod| !first.contains(pod)), "those that had a yes are not asked for again");
+}
+
+#[test]
+fn a_thousand_pods_behind_a_spent_budget_cost_one_probe_at_a_time() {
+    let (mut world, mut evictions) = (World::default(), Evictions::default());
+    budget(&mut world, "db", "db", 0);
+    let all = pods(&mut world, "db", 1000);
+    evictions.want(&world, &"db".into(), &all, at(0));
+    let mut asked = 0;
+    for millis in (0..10_000).step_by(20) {
+        for pod in evictions.admit(&world, at(millis), 100) {
+            asked += 1;
+            evictions.answered(&pod, &refused(), &world, at(millis), 0);
+        }
+    }
+    assert!((3..20).contains(&asked), "{asked} requests in ten seconds");
+    // It opens for three: three are asked for at once, whatever was refused before.
+    budget(&mut world, "db", "db", 3);
+    assert_eq!(evictions.admit(&world, at(10_000), 100).len(), 3);
+    assert!(evictions.admit(&world, at(10_000), 100).is_empty(), "no more than it allows");
+}
+
+#[test]
+fn a_pod_that_is_no_longer_wanted_is_not_asked_for_and_its_answer_is_no_surprise() {
+    let (mut world, mut evictions) = (World::default(), Evictions::default());
+    let all = pods(&mut world, "web", 2);
+    evictions.want(&world, &"web".into(), &all, at(0));
+    let asked = evictions.admit(&world, at(0), 1);
+    evictions.want(&world, &"web".into(), &[], at(0));
+    assert!(evictions.admit(&world, at(0), 100).is_empty());
+    evictions.answered(&asked[0], &Evicted::Yes, &world, at(1), 0);
+    assert_eq!(evictions.len(), 0);
+    assert_eq!(evictions.next_turn(&world, at(1), 100), None);
+}
+
+#[test]
+fn budgets_that_come_and_go_are_followed() {
+    let (mut world, mut evictions) = (World::default(), Evictions::default());
+    let all = pods(&mut world, "web", 10);
+    evictions.want(&world, &"web".into(), &all, at(0));
+    budget(&mut world, "web", "web", 1);
+    let first = evictions.admit(&world, at(0), 100);
+    assert_eq!(first.len(), 1, "the budget came after the pods were wanted");
+    budget(&mut world, "more", "web", 1);
+    assert_eq!(evictions.admit(&world, at(0), 100).len(), 9, "of two budgets: each is asked for by itself");
+    for pod in &first {
+        evictions.answered(pod, &refused(), &world, at(5), 0);
+    }
+    assert!(evictions.last_words(&first[0].uid).is_some());
+    assert!(evictions.next_turn(&world, at(5), 100).is_some_and(|turn| turn > at(5)), "after its backoff");
+}
