@@ -71,7 +71,7 @@ pub async fn start_with(
     };
     let (actor, removals, intake) = Actor::new(options, parts);
     let client = shell.kube.clone();
-    shell.watch("pods", Watch::<k8s_openapi::api::core::v1::Pod>::all(client.clone()), intake.0.clone());
+    shell.watch("pods", Watch::<world::BoundPod>::all(client.clone()), intake.0.clone());
     shell.watch("nodes", Watch::<k8s_openapi::api::core::v1::Node>::all(client.clone()), intake.0.clone());
     shell.watch("nodeclaims", Watch::<api::NodeClaim>::all(client.clone()), intake.0.clone());
     shell.watch(

@@ -4,9 +4,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, Toleration as ApiToleration};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector as ApiSelector;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector as ApiSelector, ObjectMeta};
 use model::catalog::LabelMap;
 use model::do_not_disrupt::DoNotDisrupt;
 use model::labels;
@@ -42,23 +43,69 @@ impl Labels {
     }
 }
 
+/// The few fields of a Pod that count, for those who read pods without the rest.
+#[derive(Clone, Debug, Default)]
+pub struct Fields<'a> {
+    pub node_name: Option<&'a str>,
+    pub priority_class_name: Option<&'a str>,
+    pub grace_seconds: Option<i64>,
+    pub tolerations: &'a [ApiToleration],
+    pub volumes: Vec<Volume<'a>>,
+    pub phase: Option<&'a str>,
+    pub started: Option<Timestamp>,
+    /// Status of its Ready condition.
+    pub ready: Option<&'a str>,
+}
+
+/// A volume of a pod.
+#[derive(Clone, Copy, Debug)]
+pub struct Volume<'a> {
+    pub name: &'a str,
+    /// Name of the PersistentVolumeClaim it stands for.
+    pub claim: Option<&'a str>,
+    /// A generic ephemeral one: its claim is named after pod and volume.
+    pub ephemeral: bool,
+}
+
 /// A bound pod and its node.
 pub fn pod(pod: &Pod, shared: &mut Labels) -> Option<(Arc<str>, drain::Pod)> {
-    let (meta, spec) = (&pod.metadata, pod.spec.as_ref()?);
-    let node = spec.node_name.as_deref().filter(|name| !name.is_empty())?;
+    let (spec, status) = (pod.spec.as_ref()?, pod.status.as_ref());
+    let ready = status
+        .and_then(|status| status.conditions.as_ref()?.iter().find(|condition| condition.type_ == "Ready"));
+    let volumes = spec.volumes.iter().flatten().map(|volume| Volume {
+        name: &volume.name,
+        claim: volume.persistent_volume_claim.as_ref().map(|source| source.claim_name.as_str()),
+        ephemeral: volume.ephemeral.is_some(),
+    });
+    let fields = Fields {
+        node_name: spec.node_name.as_deref(),
+        priority_class_name: spec.priority_class_name.as_deref(),
+        grace_seconds: spec.termination_grace_period_seconds,
+        tolerations: spec.tolerations.as_deref().unwrap_or_default(),
+        volumes: volumes.collect(),
+        phase: status.and_then(|status| status.phase.as_deref()),
+        started: status.and_then(|status| status.start_time.as_ref()).map(|time| time.0),
+        ready: ready.map(|condition| condition.status.as_str()),
+    };
+    resident(&pod.metadata, &fields, shared)
+}
+
+/// The same of a pod that was read without the rest.
+pub fn resident(
+    meta: &ObjectMeta,
+    fields: &Fields<'_>,
+    shared: &mut Labels,
+) -> Option<(Arc<str>, drain::Pod)> {
+    let node = fields.node_name.filter(|name| !name.is_empty())?;
     let name = meta.name.as_deref()?;
-    let status = pod.status.as_ref();
     let owners = meta.owner_references.as_deref().unwrap_or_default();
     let owned_by = |api: &str, kind: &str| owners.iter().any(|o| o.api_version == api && o.kind == kind);
     let annotation =
         meta.annotations.as_ref().and_then(|annotations| annotations.get(labels::DO_NOT_DISRUPT));
-    let class = spec.priority_class_name.as_deref();
-    let ready = status
-        .and_then(|status| status.conditions.as_ref()?.iter().find(|condition| condition.type_ == "Ready"));
-    let tolerations: Vec<Toleration> = spec.tolerations.iter().flatten().filter_map(toleration).collect();
-    let claims = spec.volumes.iter().flatten().filter_map(|volume| {
-        let named = volume.persistent_volume_claim.as_ref().map(|source| source.claim_name.as_str().into());
-        named.or_else(|| volume.ephemeral.as_ref().map(|_| format!("{name}-{}", volume.name).into()))
+    let tolerations: Vec<Toleration> = fields.tolerations.iter().filter_map(toleration).collect();
+    let claims = fields.volumes.iter().filter_map(|volume| {
+        let named = volume.claim.map(Arc::from);
+        named.or_else(|| volume.ephemeral.then(|| format!("{name}-{}", volume.name).into()))
     });
     let state = drain::Pod {
         namespace: meta.namespace.as_deref().unwrap_or("default").into(),
@@ -72,19 +119,22 @@ pub fn pod(pod: &Pod, shared: &mut Labels) -> Option<(Arc<str>, drain::Pod)> {
         } else {
             Owner::Other
         },
-        critical: matches!(class, Some("system-cluster-critical" | "system-node-critical")),
-        phase: match status.and_then(|status| status.phase.as_deref()) {
+        critical: matches!(
+            fields.priority_class_name,
+            Some("system-cluster-critical" | "system-node-critical")
+        ),
+        phase: match fields.phase {
             Some("Succeeded" | "Failed") => Phase::Done,
             Some("Pending") => Phase::Pending,
             _ => Phase::Running,
         },
-        unhealthy: ready.is_some_and(|condition| condition.status == "False"),
+        unhealthy: fields.ready == Some("False"),
         deletion: meta.deletion_timestamp.as_ref().map(|ends| Deletion {
             ends: ends.0,
             grace_seconds: meta.deletion_grace_period_seconds.unwrap_or(0),
         }),
-        grace_seconds: spec.termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE_SECONDS),
-        started: status.and_then(|status| status.start_time.as_ref()).map(|time| time.0),
+        grace_seconds: fields.grace_seconds.unwrap_or(DEFAULT_GRACE_SECONDS),
+        started: fields.started,
         do_not_disrupt: DoNotDisrupt::parse(annotation.map(String::as_str)),
         tolerates_disrupted: Taint::disrupted().is_tolerated_by(&tolerations),
         volume_claims: claims.collect(),

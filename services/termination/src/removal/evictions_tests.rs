@@ -1,12 +1,11 @@
 use std::collections::BTreeSet as Set;
 
-use k8s_openapi::api::core::v1::Pod as ApiPod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use runtime::watch::Change;
 use serde_json::json;
 
 use super::*;
-use crate::world::Fact;
+use crate::world::{BoundPod, Fact};
 
 fn at(millis: i64) -> Timestamp {
     Timestamp::from_millisecond(1_790_000_000_000 + millis).unwrap()
@@ -15,7 +14,7 @@ fn at(millis: i64) -> Timestamp {
 /// `count` pods of one app on one node.
 fn pods(world: &mut World, app: &str, count: usize) -> Vec<Arc<Pod>> {
     for number in 0..count {
-        let pod: ApiPod = serde_json::from_value(json!({
+        let pod: BoundPod = serde_json::from_value(json!({
             "metadata": {"name": format!("{app}-{number}"), "namespace": "shop", "uid": format!("{app}-{number:04}"),
                          "labels": {"app": app}},
             "spec": {"nodeName": app, "containers": []}, "status": {"phase": "Running"},

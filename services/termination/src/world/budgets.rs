@@ -8,7 +8,6 @@ use policy::drain;
 use policy::drain::pdb::Pdb;
 use runtime::watch::Change;
 
-
 #[derive(Default)]
 pub(super) struct Budgets {
     /// Namespace to name to budget.

@@ -2,6 +2,7 @@
 //! needs, with the indexes that its questions need. One owner, no I/O: watches and answered writes are fed in, and every
 //! change says whose removal may be affected by it.
 
+mod bound_pod;
 mod budgets;
 mod claim;
 mod convert;
@@ -16,7 +17,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use api::NodeClaim;
-use k8s_openapi::api::core::v1::{Node, PersistentVolume, Pod};
+use k8s_openapi::api::core::v1::{Node, PersistentVolume};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::VolumeAttachment;
 use policy::drain;
@@ -24,6 +25,7 @@ use policy::drain::pdb::Pdb;
 use policy::drain::volumes::Attachment;
 use runtime::watch::Change;
 
+pub(crate) use bound_pod::BoundPod;
 pub(crate) use claim::{Claim, DRAINED, INSTANCE_TERMINATING, VOLUMES_DETACHED};
 pub(crate) use node::{EXCLUDE_LABEL, EXCLUDE_VALUE, NodeState};
 
@@ -52,7 +54,7 @@ impl Key {
 pub(crate) enum Fact {
     Node(Change<Node>),
     Claim(Change<NodeClaim>),
-    Pod(Change<Pod>),
+    Pod(Change<BoundPod>),
     Pdb(Change<PodDisruptionBudget>),
     Attachment(Change<VolumeAttachment>),
     Volume(Change<PersistentVolume>),
@@ -91,7 +93,7 @@ macro_rules! fact {
 
 fact!(Node, Node);
 fact!(NodeClaim, Claim);
-fact!(Pod, Pod);
+fact!(BoundPod, Pod);
 fact!(PodDisruptionBudget, Pdb);
 fact!(VolumeAttachment, Attachment);
 fact!(PersistentVolume, Volume);

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Pod;
 use policy::drain;
 use runtime::watch::Change;
 
+use super::bound_pod::BoundPod;
 
 #[derive(Default)]
 pub(super) struct Pods {
@@ -23,7 +23,7 @@ impl Pods {
     }
 
     /// The nodes whose pods are not the same any more.
-    pub(super) fn change(&mut self, change: Change<Pod>) -> BTreeSet<Arc<str>> {
+    pub(super) fn change(&mut self, change: Change<BoundPod>) -> BTreeSet<Arc<str>> {
         let mut nodes = BTreeSet::new();
         match change {
             Change::Applied(pod) => self.put(&pod, &mut nodes),
@@ -49,8 +49,8 @@ impl Pods {
         nodes
     }
 
-    fn put(&mut self, pod: &Pod, nodes: &mut BTreeSet<Arc<str>>) {
-        let Some((node, state)) = residents::pod(pod, &mut self.labels) else { return };
+    fn put(&mut self, pod: &BoundPod, nodes: &mut BTreeSet<Arc<str>>) {
+        let Some((node, state)) = pod.resident(&mut self.labels) else { return };
         let uid = state.uid.clone();
         self.by_node.entry(node.clone()).or_default().insert(uid.clone(), Arc::new(state));
         self.home.insert(uid, node.clone());

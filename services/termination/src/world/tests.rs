@@ -25,7 +25,7 @@ fn claim(name: &str, version: &str, provider: Option<&str>) -> Arc<NodeClaim> {
     Arc::new(serde_json::from_value(claim).unwrap())
 }
 
-fn pod(name: &str, node: &str, spec: serde_json::Value) -> Arc<Pod> {
+fn pod(name: &str, node: &str, spec: serde_json::Value) -> Arc<BoundPod> {
     let mut pod = json!({
         "metadata": {"name": name, "namespace": "shop", "uid": format!("uid-{name}"), "labels": {"app": "web"}},
         "spec": {"nodeName": node, "containers": []},
