@@ -114,9 +114,9 @@ async fn clean_up(all: &Interruptions) -> Result<()> {
         &serde_json::json!({"apiVersion": "v1", "kind": "Node"}),
     )
     .await?;
-    for (api, label) in [(claims, "karpenter.sh/nodepool=removal"), (nodes, "karpenter.sh/nodepool=removal")]
-    {
-        let left = api.list_metadata(&ListParams::default().labels(label)).await?.items;
+    let own = format!("karpenter.sh/nodepool={}", all.scene.namespace);
+    for api in [claims, nodes] {
+        let left = api.list_metadata(&ListParams::default().labels(&own)).await?.items;
         let free = |name: String| {
             let api = api.clone();
             async move {
