@@ -123,12 +123,13 @@ impl Scene {
         .await
     }
 
-    pub(crate) async fn event_about(&self, name: &str, reason: &str) -> Result<String> {
+    /// Waits for an event of this reason whose message has these words.
+    pub(crate) async fn event_about(&self, name: &str, reason: &str, words: &str) -> Result<String> {
         let fields = format!("involvedObject.name={name},reason={reason}");
         let events: Api<Event> = Api::all(self.workload.client.clone());
-        eventually(&format!("an event {reason} about {name}"), || async {
+        eventually(&format!("an event {reason} about {name} that says {words:?}"), || async {
             let found = events.list(&ListParams::default().fields(&fields)).await?.items;
-            Ok(found.into_iter().find_map(|event| event.message))
+            Ok(found.into_iter().filter_map(|event| event.message).find(|message| message.contains(words)))
         })
         .await
     }

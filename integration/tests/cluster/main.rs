@@ -7,6 +7,7 @@ use integration::Test;
 mod crds;
 mod disruption;
 mod disruption_scene;
+mod disruption_soak;
 mod interruption;
 mod interruption_replacement;
 mod interruption_scene;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
     tests.extend(termination_asked::tests());
     tests.extend(termination_soak::tests());
     tests.extend(disruption::tests());
+    tests.extend(disruption_soak::tests());
     tests.extend(traces::tests());
     // Cluster tests of services whose issues are still open: they run with the long proofs until each has been green often
     // enough to judge every change by it.

@@ -22,7 +22,7 @@ pub struct Disruption {
     #[arg(long, env = "VALIDATION_WAIT", default_value = "15s", value_parser = go_duration)]
     pub validation_wait: Duration,
 
-    /// How often everything is looked at again although nothing changed that we know of.
+    /// After how long a node is simulated again that could not go, although nothing changed that we know of.
     #[arg(long, env = "FULL_LOOK_INTERVAL", default_value = "5m", value_parser = go_duration)]
     pub full_look_interval: Duration,
 

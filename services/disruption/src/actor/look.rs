@@ -39,9 +39,13 @@ impl Actor {
             return;
         }
         self.dirty = false;
-        self.looking = true;
         self.next_look = plus(now, self.options.look_interval);
-        self.last_full_look = now;
+        self.ask_prices(now);
+    }
+
+    pub(super) fn ask_prices(&mut self, now: Timestamp) {
+        self.looking = true;
+        self.last_look = now;
         let probes = self.probes.clone();
         self.tasks.spawn(async move {
             let result = probes.nodes().await;
@@ -61,6 +65,10 @@ impl Actor {
             Err(status) => return self.looked(Err(status), began, now),
         };
         self.seen = seen;
+        if self.term.is_none() {
+            self.looking = false;
+            return;
+        }
         let budgets = self.budgets(now);
         self.show_budgets(&budgets);
         let situation = self.situation(&budgets, now);

@@ -51,6 +51,8 @@ const AT_ONCE: usize = 2048;
 /// Kinds that must have been listed before anything is decided.
 const KINDS: usize = 6;
 const LONGEST_SLEEP: Duration = Duration::from_secs(2);
+/// Without any news everything is looked at this often: budgets open and protections end by time alone.
+const IDLE_LOOK: SignedDuration = SignedDuration::from_secs(10);
 /// Commands that ended are shown for this long.
 const REMEMBERED: SignedDuration = SignedDuration::from_hours(1);
 
@@ -58,6 +60,7 @@ const REMEMBERED: SignedDuration = SignedDuration::from_hours(1);
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) validation_wait: SignedDuration,
+    /// A what-if that failed is asked again after this long, whatever is known to have changed.
     pub(crate) full_look_interval: SignedDuration,
     pub(crate) look_interval: SignedDuration,
     pub(crate) settle_wait: SignedDuration,
@@ -176,7 +179,7 @@ pub(crate) struct Actor {
     /// Something changed since the last look began.
     dirty: bool,
     next_look: Timestamp,
-    last_full_look: Timestamp,
+    last_look: Timestamp,
     /// Pools rest after failed replacements.
     resting: Backoff,
     /// When a pool was last consolidated, for its cool-down.
@@ -229,7 +232,7 @@ impl Actor {
             looking: false,
             dirty: true,
             next_look: Timestamp::UNIX_EPOCH,
-            last_full_look: Timestamp::UNIX_EPOCH,
+            last_look: Timestamp::UNIX_EPOCH,
             resting: Backoff::default(),
             consolidated: BTreeMap::new(),
             fruitless: None,
@@ -335,13 +338,17 @@ impl Actor {
         let touched = std::mem::take(&mut self.touched);
         self.dirty |= touched.decisions;
         if self.term.is_none() {
+            // A follower decides nothing, but knows prices for those who ask it.
+            if !self.looking && now >= plus(self.last_look, IDLE_LOOK) {
+                self.ask_prices(now);
+            }
             return;
         }
         for claim in &touched.claims {
             self.mark(claim, now);
         }
         self.carry_on(now);
-        if now >= plus(self.last_full_look, self.options.full_look_interval) {
+        if now >= plus(self.last_look, IDLE_LOOK) {
             self.dirty = true;
         }
         if self.dirty && !self.looking && now >= self.next_look {
