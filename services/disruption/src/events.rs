@@ -68,7 +68,8 @@ impl Events {
     }
 
     pub(crate) fn blocked(&self, about: (Option<&NodeState>, Option<&Claim>), why: &str) {
-        self.both(about, |object| Event::normal(object, "DisruptionBlocked", why));
+        // Another obstacle is news, however soon it follows.
+        self.both(about, |object| Event::normal(object, "DisruptionBlocked", why).distinct([why.to_owned()]));
     }
 
     pub(crate) fn pool_blocked(&self, about: &api::NodePool, reason: &str, why: &str) {
@@ -77,7 +78,11 @@ impl Events {
     }
 
     pub(crate) fn unconsolidatable(&self, about: (Option<&NodeState>, Option<&Claim>), why: &str) {
-        self.both(about, |object| Event::normal(object, "Unconsolidatable", why).repeat_after(QUARTER_HOUR));
+        self.both(about, |object| {
+            Event::normal(object, "Unconsolidatable", why)
+                .distinct([why.to_owned()])
+                .repeat_after(QUARTER_HOUR)
+        });
     }
 
     pub(crate) fn candidate(&self, about: (Option<&NodeState>, Option<&Claim>), command: &str) {
