@@ -52,12 +52,19 @@ pub async fn bind(addr: SocketAddr) -> anyhow::Result<TcpListener> {
 
 async fn metrics(State(admin): State<Admin>, headers: HeaderMap) -> Response {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let (kind, text) = if accept.contains("application/openmetrics-text") {
-        (OPEN_METRICS, admin.metrics.open_metrics())
-    } else {
-        (PROMETHEUS, admin.metrics.prometheus_text())
-    };
-    ([(header::CONTENT_TYPE, kind)], text).into_response()
+    let open = accept.contains("application/openmetrics-text");
+    // Collectors may compute for a while, and may wait for an actor's answer.
+    let written = tokio::task::spawn_blocking(move || {
+        if open {
+            (OPEN_METRICS, admin.metrics.open_metrics())
+        } else {
+            (PROMETHEUS, admin.metrics.prometheus_text())
+        }
+    });
+    match written.await {
+        Ok((kind, text)) => ([(header::CONTENT_TYPE, kind)], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
 }
 
 async fn ready(State(admin): State<Admin>) -> Response {

@@ -16,7 +16,7 @@ use crate::{
     grpc::{Current, GrpcServer, Keyring, Methods, Outgoing, Peers, Publisher, Subject, TokenFile, VALIDITY},
     kube_client,
     lease::{Elector, Leadership, Timing},
-    watch::{Index, Watch},
+    watch::{Index, Streamed, Watch},
 };
 
 pub struct Shell {
@@ -74,6 +74,21 @@ impl Shell {
     {
         let synced = self.readiness.check(name, "first full list from the API server");
         self.watch_with(name, watch, index, synced);
+    }
+
+    /// The same for a kind of which there are very many: no whole list is ever held.
+    pub fn watch_streamed<K, M>(
+        &mut self,
+        name: &'static str,
+        watch: Watch<K>,
+        mailbox: tokio::sync::mpsc::Sender<M>,
+    ) where
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+        M: From<Streamed<K>> + Send + 'static,
+    {
+        let synced = self.readiness.check(name, "first full list from the API server");
+        let (metrics, stop) = (self.metrics.clone(), self.stop());
+        self.process.spawn(name, watch.run_streamed(mailbox, metrics, synced, stop));
     }
 
     fn watch_with<K>(&mut self, name: &'static str, watch: Watch<K>, index: impl Index<K>, synced: Check)

@@ -33,6 +33,18 @@ pub enum Change<K> {
     Reset(Vec<Arc<K>>),
 }
 
+/// The same without ever holding a whole list: for kinds of which a cluster has a hundred thousand.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Streamed<K> {
+    /// A full list begins. The index keeps what it has.
+    Listing,
+    /// From the list, or a change since.
+    Applied(Arc<K>),
+    Deleted(Arc<K>),
+    /// The list is complete: what was not applied since [`Streamed::Listing`] is gone.
+    Listed,
+}
+
 /// Takes the changes of one kind, in order. Must not block for long: the watch waits for it.
 pub trait Index<K>: Send + 'static {
     fn change(&mut self, change: Change<K>) -> impl Future<Output = ()> + Send;
@@ -106,18 +118,35 @@ where
     /// Runs until `stop`. `synced` becomes ready after the first full list.
     pub async fn run(
         self,
-        mut index: impl Index<K>,
+        index: impl Index<K>,
+        metrics: Metrics,
+        synced: Check,
+        stop: CancellationToken,
+    ) -> anyhow::Result<()> {
+        let intake = Intake { parser: Parser::new::<K>(&metrics), listed: Vec::new() };
+        self.follow(Collecting { intake, index }, metrics, synced, stop).await
+    }
+
+    /// As [`Watch::run`], object by object into a mailbox.
+    pub async fn run_streamed<M: From<Streamed<K>> + Send + 'static>(
+        self,
+        mailbox: mpsc::Sender<M>,
+        metrics: Metrics,
+        synced: Check,
+        stop: CancellationToken,
+    ) -> anyhow::Result<()> {
+        let parser = Parser::new::<K>(&metrics);
+        self.follow(Streaming { parser, mailbox }, metrics, synced, stop).await
+    }
+
+    async fn follow(
+        self,
+        mut taker: impl Take<K>,
         metrics: Metrics,
         synced: Check,
         stop: CancellationToken,
     ) -> anyhow::Result<()> {
         let kind = K::kind(&()).into_owned();
-        let mut intake = Intake {
-            kind: kind.clone(),
-            metrics: metrics.clone(),
-            listed: Vec::new(),
-            warned: HashSet::new(),
-        };
         let mut stream = std::pin::pin!(watcher::watcher(self.api, self.config));
         let mut failing: Option<BackoffIter> = None;
         loop {
@@ -133,9 +162,7 @@ where
                     if !matches!(event, Event::Init) && failing.take().is_some() {
                         info!(kind, "watch works again");
                     }
-                    if let Some(change) = intake.take(event) {
-                        index.change(change).await;
-                    }
+                    taker.take(event).await;
                     if complete {
                         synced.ready();
                     }
@@ -171,12 +198,58 @@ fn backoff() -> BackoffIter {
     builder.with_factor(2.0).without_max_times().with_jitter().build()
 }
 
-/// From raw events to changes: collects lists, sorts out what does not parse, drops what no index needs.
+/// What becomes of raw events.
+trait Take<K>: Send {
+    fn take(&mut self, event: Event<DeserializeGuard<K>>) -> impl Future<Output = ()> + Send;
+}
+
+struct Collecting<K, I> {
+    intake: Intake<K>,
+    index: I,
+}
+
+impl<K, I> Take<K> for Collecting<K, I>
+where
+    K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static,
+    I: Index<K>,
+{
+    async fn take(&mut self, event: Event<DeserializeGuard<K>>) {
+        if let Some(change) = self.intake.take(event) {
+            self.index.change(change).await;
+        }
+    }
+}
+
+struct Streaming<M> {
+    parser: Parser,
+    mailbox: mpsc::Sender<M>,
+}
+
+impl<K, M> Take<K> for Streaming<M>
+where
+    K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static,
+    M: From<Streamed<K>> + Send + 'static,
+{
+    async fn take(&mut self, event: Event<DeserializeGuard<K>>) {
+        let change = match event {
+            Event::Init => Some(Streamed::Listing),
+            Event::InitApply(object) | Event::Apply(object) => {
+                self.parser.parsed(object).map(Streamed::Applied)
+            }
+            Event::InitDone => Some(Streamed::Listed),
+            Event::Delete(object) => self.parser.parsed(object).map(Streamed::Deleted),
+        };
+        if let Some(change) = change {
+            // When the actor is gone the process is ending.
+            let _ = self.mailbox.send(change.into()).await;
+        }
+    }
+}
+
+/// From raw events to changes: collects lists.
 struct Intake<K> {
-    kind: String,
-    metrics: Metrics,
+    parser: Parser,
     listed: Vec<Arc<K>>,
-    warned: HashSet<String>,
 }
 
 impl<K: Resource<DynamicType = ()> + Clone> Intake<K> {
@@ -187,36 +260,54 @@ impl<K: Resource<DynamicType = ()> + Clone> Intake<K> {
                 None
             }
             Event::InitApply(object) => {
-                if let Some(object) = self.parsed(object) {
+                if let Some(object) = self.parser.parsed(object) {
                     self.listed.push(object);
                 }
                 None
             }
             Event::InitDone => Some(Change::Reset(std::mem::take(&mut self.listed))),
-            Event::Apply(object) => self.parsed(object).map(Change::Applied),
-            Event::Delete(object) => self.parsed(object).map(Change::Deleted),
+            Event::Apply(object) => self.parser.parsed(object).map(Change::Applied),
+            Event::Delete(object) => self.parser.parsed(object).map(Change::Deleted),
         }
     }
+}
 
-    fn parsed(&mut self, object: DeserializeGuard<K>) -> Option<Arc<K>> {
+/// Sorts out what does not parse, drops what no index needs.
+struct Parser {
+    kind: String,
+    metrics: Metrics,
+    warned: HashSet<String>,
+}
+
+impl Parser {
+    fn new<K: Resource<DynamicType = ()>>(metrics: &Metrics) -> Self {
+        Self { kind: K::kind(&()).into_owned(), metrics: metrics.clone(), warned: HashSet::new() }
+    }
+
+    fn parsed<K: Resource<DynamicType = ()>>(&mut self, object: DeserializeGuard<K>) -> Option<Arc<K>> {
+        // Formatting a name for each of many thousand objects would cost more than taking them in.
+        if object.0.is_err() || !self.warned.is_empty() {
+            self.note(&object);
+        }
+        let mut object = object.0.ok()?;
+        // Often half of an object's size, and of interest to nobody here.
+        object.meta_mut().managed_fields = None;
+        Some(Arc::new(object))
+    }
+
+    fn note<K: Resource<DynamicType = ()>>(&mut self, object: &DeserializeGuard<K>) {
         let name = match object.meta().namespace.as_deref() {
             Some(namespace) => format!("{namespace}/{}", object.name_any()),
             None => object.name_any(),
         };
-        match object.0 {
-            Ok(mut object) => {
-                self.warned.remove(&name);
-                // Often half of an object's size, and of interest to nobody here.
-                object.meta_mut().managed_fields = None;
-                Some(Arc::new(object))
-            }
+        match &object.0 {
+            Ok(_) => drop(self.warned.remove(&name)),
             Err(error) => {
                 self.metrics.watch_malformed.get_or_create(&Kind { kind: self.kind.clone() }).inc();
                 if self.warned.insert(name.clone()) {
                     let kind = &self.kind;
                     warn!(kind, name, %error, "object does not parse and is left out until it is corrected");
                 }
-                None
             }
         }
     }

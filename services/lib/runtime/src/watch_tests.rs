@@ -167,3 +167,38 @@ async fn one_watch_feeds_several_indexes_in_the_same_order() {
         );
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_streamed_list_comes_object_by_object_and_says_when_it_is_complete() {
+    struct Word(String);
+    impl From<Streamed<Pod>> for Word {
+        fn from(change: Streamed<Pod>) -> Self {
+            Self(match change {
+                Streamed::Listing => "[".to_owned(),
+                Streamed::Applied(pod) => format!("+{}", pod.name_any()),
+                Streamed::Deleted(pod) => format!("-{}", pod.name_any()),
+                Streamed::Listed => "]".to_owned(),
+            })
+        }
+    }
+    let client = api_server(|asked| {
+        if asked.target.contains("watch=true") {
+            return Reply::OpenAfter(vec![event("DELETED", pod("a", 13))]);
+        }
+        list(10, vec![pod("a", 1), malformed("bad"), pod("b", 2)])
+    });
+    let (sender, mut changes) = mpsc::channel::<Word>(1);
+    let (readiness, stop) = (Readiness::default(), CancellationToken::new());
+    let synced = readiness.check("pods", "first list");
+    let metrics = Metrics::new(Service::Provisioner);
+    #[allow(clippy::disallowed_methods, reason = "the test holds the handle")]
+    let task = tokio::spawn(Watch::<Pod>::all(client).run_streamed(sender, metrics, synced, stop.clone()));
+    let mut seen = Vec::new();
+    while seen.last().is_none_or(|word| word != "-a") {
+        seen.push(changes.recv().await.unwrap().0);
+    }
+    assert_eq!(seen, ["[", "+a", "+b", "]", "-a"]);
+    assert!(readiness.is_ready());
+    stop.cancel();
+    task.await.unwrap().unwrap();
+}
