@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, Span, field};
@@ -29,15 +29,36 @@ pub(crate) struct Window {
     pub(crate) size: usize,
 }
 
+/// What the batcher hands over.
+pub(crate) struct Batches {
+    pub(crate) windows: mpsc::Receiver<Window>,
+    /// Changes when nothing has come into an open window for a part of the idle time: it will probably stay as it is.
+    pub(crate) lulls: watch::Receiver<u64>,
+}
+
+/// Of the idle time: after so much of it a lull is announced.
+const LULL: u32 = 5;
+
 pub(crate) struct Batcher {
-    pub(crate) triggers: mpsc::Receiver<Trigger>,
+    triggers: mpsc::Receiver<Trigger>,
     /// Capacity one: a window waits for the decision before it, and takes in what comes meanwhile.
-    pub(crate) windows: mpsc::Sender<Window>,
-    pub(crate) idle: Duration,
-    pub(crate) longest: Duration,
+    windows: mpsc::Sender<Window>,
+    lulls: watch::Sender<u64>,
+    idle: Duration,
+    longest: Duration,
 }
 
 impl Batcher {
+    pub(crate) fn new(
+        triggers: mpsc::Receiver<Trigger>,
+        idle: Duration,
+        longest: Duration,
+    ) -> (Self, Batches) {
+        let (windows, closed) = mpsc::channel(1);
+        let (lulls, announced) = watch::channel(0);
+        (Self { triggers, windows, lulls, idle, longest }, Batches { windows: closed, lulls: announced })
+    }
+
     pub(crate) async fn run(mut self, stop: CancellationToken) -> anyhow::Result<()> {
         loop {
             let first = tokio::select! {
@@ -63,15 +84,22 @@ impl Batcher {
     async fn gather(&mut self, first: Trigger, opened: Instant) -> usize {
         let mut seen = BTreeSet::from([first.uid]);
         let mut urgent = first.urgent;
-        let mut quiet = opened + self.idle;
+        let mut last = opened;
+        let mut announced = false;
         while !urgent {
-            let until = quiet.min(opened + self.longest);
+            let end = (last + self.idle).min(opened + self.longest);
+            let until = if announced { end } else { end.min(last + self.idle / LULL) };
             match tokio::time::timeout_at(until, self.triggers.recv()).await {
                 Ok(Some(next)) => {
                     urgent = next.urgent;
                     if seen.insert(next.uid) {
-                        quiet = Instant::now() + self.idle;
+                        last = Instant::now();
+                        announced = false;
                     }
+                }
+                Err(_) if until < end => {
+                    announced = true;
+                    self.lulls.send_modify(|count| *count += 1);
                 }
                 Ok(None) | Err(_) => break,
             }
@@ -106,22 +134,18 @@ mod tests {
     struct Bench {
         triggers: mpsc::Sender<Trigger>,
         windows: mpsc::Receiver<Window>,
+        lulls: watch::Receiver<u64>,
         stop: CancellationToken,
     }
 
     fn start() -> Bench {
         let (triggers, inbox) = mpsc::channel(64);
-        let (outbox, windows) = mpsc::channel(1);
         let stop = CancellationToken::new();
-        let batcher = Batcher {
-            triggers: inbox,
-            windows: outbox,
-            idle: Duration::from_secs(1),
-            longest: Duration::from_secs(10),
-        };
+        let (batcher, Batches { windows, lulls }) =
+            Batcher::new(inbox, Duration::from_secs(1), Duration::from_secs(10));
         #[expect(clippy::disallowed_methods, reason = "ends with the test")]
         tokio::spawn(batcher.run(stop.clone()));
-        Bench { triggers, windows, stop }
+        Bench { triggers, windows, lulls, stop }
     }
 
     impl Bench {
@@ -178,6 +202,21 @@ mod tests {
         bench.send("b", true).await;
         assert_eq!(bench.windows.recv().await.unwrap().size, 2);
         assert_eq!(began.elapsed(), Duration::ZERO);
+        bench.stop.cancel();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lull_is_announced_once_while_the_window_is_open_and_again_after_another_pod() {
+        let mut bench = start();
+        let began = Instant::now();
+        bench.send("a", false).await;
+        bench.lulls.changed().await.unwrap();
+        assert_eq!(began.elapsed(), Duration::from_millis(200));
+        bench.send("b", false).await;
+        bench.lulls.changed().await.unwrap();
+        assert_eq!(began.elapsed(), Duration::from_millis(400));
+        assert_eq!(bench.windows.recv().await.unwrap().size, 2);
+        assert!(!bench.lulls.has_changed().unwrap());
         bench.stop.cancel();
     }
 }

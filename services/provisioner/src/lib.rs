@@ -9,6 +9,7 @@
 //! ```
 
 mod batch;
+mod buffers;
 mod catalog;
 mod claims;
 mod cluster;
@@ -21,7 +22,11 @@ mod metrics;
 pub mod nodeclass;
 mod nodepool;
 mod nodes;
+mod observe;
+mod replicas;
+mod reserved;
 mod schedule;
+mod watches;
 
 use std::sync::Arc;
 
@@ -41,9 +46,16 @@ pub async fn start(config: Config, shell: &mut runtime::Shell) -> anyhow::Result
     let aws = Arc::new(aws);
     let metrics = metrics::Metrics::new(&shell.metrics);
 
-    let catalog = catalog::spawn(shell, &settings)?;
+    let (catalog, catalog_inbox) = catalog::spawn(shell, &settings)?;
     let (triggers, triggered) = mpsc::channel(TRIGGERS);
-    let cluster = cluster::spawn(shell, &settings, &catalog, triggers, metrics.clone());
+    let (cluster, cluster_inbox) = cluster::spawn(
+        shell,
+        &settings,
+        &catalog,
+        triggers,
+        metrics.clone(),
+        observe::PodMetrics::registered(&shell.metrics),
+    );
     let deps = deps::Deps {
         kube: shell.kube.clone(),
         recorder: shell.events(),
@@ -57,23 +69,40 @@ pub async fn start(config: Config, shell: &mut runtime::Shell) -> anyhow::Result
         classes: aws,
     };
 
-    nodes::spawn(shell, &deps).await?;
+    let inboxes = nodes::spawn(shell, &deps).await?;
 
-    let (windows, closed) = mpsc::channel(1);
-    let batcher = batch::Batcher {
-        triggers: triggered,
-        windows,
-        idle: settings.batch_idle_duration,
-        longest: settings.batch_max_duration,
-    };
+    let (batcher, batches) =
+        batch::Batcher::new(triggered, settings.batch_idle_duration, settings.batch_max_duration);
     let stop = shell.stop();
     shell.process.spawn("batch", batcher.run(stop));
     let creator = claims::Creator {
         claims: Api::all(deps.kube.clone()),
         cluster: deps.cluster.clone(),
         metrics: metrics.clone(),
+        launches: inboxes.claims.clone(),
     };
-    let verdicts = schedule::spawn(shell, deps.clone(), metrics, creator.clone(), closed);
+    if settings.feature_gates.static_capacity {
+        replicas::spawn(shell, &deps, creator.clone());
+    }
+    let buffers = if settings.feature_gates.capacity_buffer {
+        buffers::spawn(shell, &deps)
+    } else {
+        buffers::BuffersHandle::none()
+    };
+    let verdicts = schedule::spawn(shell, deps.clone(), metrics, creator.clone(), batches, buffers);
+
+    let observed = observe::spawn(shell, &deps);
+    watches::spawn(
+        shell,
+        watches::Told {
+            cluster: cluster_inbox,
+            catalog: catalog_inbox,
+            classes: inboxes.classes,
+            claims: inboxes.claims,
+            pools: inboxes.pools,
+            observed,
+        },
+    );
 
     shell.serve(grpc::server(deps, creator, verdicts)).await?;
     Ok(())

@@ -1,29 +1,34 @@
 //! Wires what stands between an EC2NodeClass or a NodeClaim and a Node: resolving classes, launching, following claims, keeping
 //! pools up to date.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use api::{EC2NodeClass, NodeClaim, NodePool};
 use cloud::unavailable::Scope;
 use futures::future::BoxFuture;
-use k8s_openapi::api::core::v1::Node;
-use runtime::watch::Watch;
 use runtime::{MinValuesPolicy, Shell};
 use tokio_util::sync::CancellationToken;
 
-use crate::catalog::CatalogHandle;
+use crate::catalog::{CatalogHandle, ClassFacts};
 use crate::deps::Deps;
 use crate::launch::{self, ClusterFacts, Launch, LaunchMetrics, Shortages, Templates};
 use crate::nodeclass::{self, Addresses, ResolvedClasses};
-use crate::{lifecycle, nodepool};
+use crate::{lifecycle, nodepool, reserved};
 
-pub(crate) async fn spawn(shell: &mut Shell, deps: &Deps) -> anyhow::Result<()> {
+/// Mailboxes to be fed by watches.
+pub(crate) struct Inboxes {
+    pub(crate) classes: nodeclass::Inbox,
+    pub(crate) claims: lifecycle::Inbox,
+    pub(crate) pools: nodepool::Inbox,
+}
+
+pub(crate) async fn spawn(shell: &mut Shell, deps: &Deps) -> anyhow::Result<Inboxes> {
     let settings = &deps.settings;
     let cluster = Arc::new(ClusterFacts::find(settings, &deps.kube, &*deps.classes).await?);
     let templates = Arc::new(Templates::new(deps.launcher.clone(), &settings.cluster_name));
     let (addresses, resolved) = (Addresses::default(), ResolvedClasses::default());
     let types = deps.catalog.clone();
-    nodeclass::spawn(
+    let classes = nodeclass::spawn(
         shell,
         nodeclass::Parts {
             source: deps.classes.clone(),
@@ -38,8 +43,8 @@ pub(crate) async fn spawn(shell: &mut Shell, deps: &Deps) -> anyhow::Result<()> 
             settings: settings.clone(),
         },
     );
-    let groups = tell_groups(resolved.clone(), deps.catalog.clone(), shell.stop());
-    shell.process.spawn("placement-groups", groups);
+    let found = tell_resolved(resolved.clone(), deps.catalog.clone(), shell.stop());
+    shell.process.spawn("resolved-classes", found);
 
     let launch = Launch::new(launch::Parts {
         launcher: deps.launcher.clone(),
@@ -56,13 +61,14 @@ pub(crate) async fn spawn(shell: &mut Shell, deps: &Deps) -> anyhow::Result<()> 
     shell.process.spawn("launch", launch.clone().run(deps.leadership.clone(), stop));
 
     let (pools, health) = nodepool::spawn(shell, deps);
+    if settings.enable_zonal_shift {
+        nodepool::tell_shifts(shell, deps);
+    }
+    if settings.feature_gates.reserved_capacity {
+        reserved::spawn(shell, deps);
+    }
     let claims = lifecycle::spawn(shell, deps, launch, health);
-    let kube = &deps.kube;
-    shell.watch("lifecycle-nodeclaims", Watch::<NodeClaim>::all(kube.clone()), claims.clone());
-    shell.watch("lifecycle-nodes", Watch::<Node>::all(kube.clone()), claims.clone());
-    shell.watch("lifecycle-classes", Watch::<EC2NodeClass>::all(kube.clone()), (claims, pools.clone()));
-    shell.watch("nodepool-pools", Watch::<NodePool>::all(kube.clone()), pools);
-    Ok(())
+    Ok(Inboxes { classes, claims, pools })
 }
 
 impl Shortages for CatalogHandle {
@@ -71,25 +77,29 @@ impl Shortages for CatalogHandle {
     }
 }
 
-/// Which types a class offers depends on its placement group.
-async fn tell_groups(
+/// What a class offers depends on its placement group and on what is left of its reservations.
+async fn tell_resolved(
     resolved: ResolvedClasses,
     catalog: CatalogHandle,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     let mut latest = resolved.subscribe();
-    let mut told = nodeclass::ByClass::default();
+    let mut told: BTreeMap<String, ClassFacts> = BTreeMap::new();
     loop {
         let now = latest.borrow_and_update().clone();
         for (class, found) in now.iter() {
-            if told.get(class).map(|known| &known.placement_group) != Some(&found.placement_group) {
-                catalog.set_placement_group(class, found.placement_group.clone()).await;
+            let left = found.reservations.iter().map(|r| (r.id.clone(), r.available)).collect();
+            let facts = ClassFacts { group: found.placement_group.clone(), left };
+            if told.get(class) != Some(&facts) {
+                catalog.set_resolved(class, Some(facts.clone())).await;
+                told.insert(class.clone(), facts);
             }
         }
-        for class in told.keys().filter(|class| !now.contains_key(*class)) {
-            catalog.set_placement_group(class, None).await;
+        let gone: Vec<String> = told.keys().filter(|class| !now.contains_key(*class)).cloned().collect();
+        for class in gone {
+            told.remove(&class);
+            catalog.set_resolved(&class, None).await;
         }
-        told = now;
         tokio::select! {
             () = stop.cancelled() => return Ok(()),
             changed = latest.changed() => if changed.is_err() {

@@ -3,18 +3,15 @@
 use api::EC2NodeClass;
 use api::ec2nodeclass::{InstanceStorePolicy, InterfaceType, KubeletConfiguration, Switch};
 use cloud::derive::{Family, InterfaceSpec, Kubelet, NodeClass, SubnetZone, Threshold, Volume};
-use cloud::nodeclass::PlacementGroup;
 use cloud::reservation::Reservation;
 use cloud::template::InterfaceKind;
 use model::resources::Resources;
 
-/// `known` are all reservations with what is left of them; those of the class's status count. The placement group is resolved
-/// by whoever keeps the class's status.
-pub(super) fn plain(
-    class: &EC2NodeClass,
-    known: &[Reservation],
-    group: Option<&PlacementGroup>,
-) -> NodeClass {
+use super::offer::ClassFacts;
+
+/// `known` are all reservations with what is left of them; those of the class's status count. `found` comes from whoever keeps
+/// the class's status: where it knows of less room in a reservation, that counts.
+pub(super) fn plain(class: &EC2NodeClass, known: &[Reservation], found: Option<&ClassFacts>) -> NodeClass {
     let spec = &class.spec;
     let status = class.status.as_ref();
     let family = spec.resolved_ami_family();
@@ -42,14 +39,21 @@ pub(super) fn plain(
             .as_ref()
             .is_some_and(|o| o.nested_virtualization == Some(Switch::Enabled)),
         connection_tracking: spec.connection_tracking.is_some(),
-        placement_group: group.cloned(),
+        placement_group: found.and_then(|f| f.group.clone()),
         subnets: status
             .and_then(|s| s.subnets.as_deref())
             .unwrap_or_default()
             .iter()
             .map(|s| SubnetZone { id: s.id.clone(), zone: s.zone.clone(), zone_id: s.zone_id.clone() })
             .collect(),
-        reservations: known.iter().filter(|r| held.iter().any(|h| h.id == r.id)).cloned().collect(),
+        reservations: known
+            .iter()
+            .filter(|r| held.iter().any(|h| h.id == r.id))
+            .map(|r| {
+                let left = found.and_then(|f| f.left.get(&r.id)).copied().unwrap_or(r.available);
+                Reservation { available: r.available.min(left), ..r.clone() }
+            })
+            .collect(),
     }
 }
 

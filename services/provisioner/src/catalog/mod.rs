@@ -11,20 +11,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::EC2NodeClass;
 use api::convert::overlay::Overlay;
-use cloud::nodeclass::PlacementGroup;
 use cloud::unavailable::Scope;
 use model::catalog::InstanceType;
 use proto::pricingcache::v1::ReportUnavailableRequest;
 use proto::pricingcache::v1::pricing_cache_client::PricingCacheClient;
 use runtime::grpc::Peers;
-use runtime::watch::Watch;
 use runtime::{Service, Settings, Shell};
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::warn;
 
-use offer::Message;
+pub(crate) use offer::{ClassFacts, Message};
 
 const MAILBOX: usize = 256;
 const REPORT_DEADLINE: Duration = Duration::from_secs(5);
@@ -41,6 +38,8 @@ pub(crate) struct Offer {
     pub(crate) catalog_version: u64,
     /// By name of the EC2NodeClass.
     pub(crate) types: Arc<Types>,
+    /// Zones that AWS shifts traffic away from now, id by name.
+    pub(crate) shifted: Arc<BTreeMap<String, String>>,
     /// NodeOverlays, which change types by NodePool.
     pub(crate) overlays: Arc<Vec<Overlay>>,
 }
@@ -54,8 +53,11 @@ pub(crate) struct CatalogHandle {
     peers: Option<Peers>,
 }
 
-/// Starts following pricing-cache and the EC2NodeClasses.
-pub(crate) fn spawn(shell: &mut Shell, settings: &Settings) -> anyhow::Result<CatalogHandle> {
+/// Feeds the actor: EC2NodeClasses must be watched.
+pub(crate) type Inbox = mpsc::Sender<Message>;
+
+/// Starts following pricing-cache.
+pub(crate) fn spawn(shell: &mut Shell, settings: &Settings) -> anyhow::Result<(CatalogHandle, Inbox)> {
     let peers = shell.peers(Service::PricingCache)?;
     let (inbox, messages) = mpsc::channel(MAILBOX);
     let (sender, latest) = watch::channel(Offer::default());
@@ -69,8 +71,7 @@ pub(crate) fn spawn(shell: &mut Shell, settings: &Settings) -> anyhow::Result<Ca
     let stop = shell.stop();
     shell.process.spawn("catalog", actor.run(stop.clone()));
     shell.process.spawn("catalog-stream", follow::follow(peers.any(), inbox.clone(), stop));
-    shell.watch("ec2nodeclasses", Watch::<EC2NodeClass>::all(shell.kube.clone()), inbox.clone());
-    Ok(CatalogHandle { latest, inbox, peers: Some(peers) })
+    Ok((CatalogHandle { latest, inbox: inbox.clone(), peers: Some(peers) }, inbox))
 }
 
 fn derive_settings(settings: &Settings) -> cloud::derive::Settings {
@@ -112,9 +113,10 @@ impl CatalogHandle {
         }
     }
 
-    /// The placement group that a class's selector resolved to; types that it does not support are not offered.
-    pub(crate) async fn set_placement_group(&self, class: &str, group: Option<PlacementGroup>) {
+    /// What this replica found out about a class: types that its placement group does not support are not offered, and
+    /// reservations have no more room than EC2 says. `None`: the class is gone.
+    pub(crate) async fn set_resolved(&self, class: &str, found: Option<ClassFacts>) {
         // When the actor is gone the process is ending.
-        let _ = self.inbox.send(Message::Group { class: class.to_owned(), group }).await;
+        let _ = self.inbox.send(Message::Resolved { class: class.to_owned(), found }).await;
     }
 }

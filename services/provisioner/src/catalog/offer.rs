@@ -27,17 +27,33 @@ const OWN_MARK: SignedDuration = SignedDuration::from_mins(3);
 const GATHER: Duration = Duration::from_millis(5);
 const LOOK_AT_MARKS: Duration = Duration::from_secs(1);
 
-pub(super) enum Message {
+pub(crate) enum Message {
     Facts(Arc<Facts>),
     Class(Change<EC2NodeClass>),
-    Unavailable { scopes: Vec<Scope>, reason: String, done: oneshot::Sender<()> },
-    Group { class: String, group: Option<PlacementGroup> },
+    Unavailable {
+        scopes: Vec<Scope>,
+        reason: String,
+        done: oneshot::Sender<()>,
+    },
+    /// What this replica found out about a class itself; `None`: the class is gone.
+    Resolved {
+        class: String,
+        found: Option<ClassFacts>,
+    },
 }
 
 impl From<Change<EC2NodeClass>> for Message {
     fn from(change: Change<EC2NodeClass>) -> Self {
         Self::Class(change)
     }
+}
+
+/// What no status of a class holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ClassFacts {
+    pub(crate) group: Option<PlacementGroup>,
+    /// Instances that still fit into each reservation, as EC2 told this replica, less what it launched since.
+    pub(crate) left: BTreeMap<String, u32>,
 }
 
 pub(super) struct Actor {
@@ -53,7 +69,7 @@ pub(super) struct Actor {
 pub(super) struct State {
     facts: Arc<Facts>,
     classes: BTreeMap<String, Arc<EC2NodeClass>>,
-    groups: BTreeMap<String, PlacementGroup>,
+    resolved: BTreeMap<String, ClassFacts>,
     /// Reported here, perhaps not yet known to pricing-cache.
     own: BTreeMap<String, Unavailable>,
     version: u64,
@@ -117,7 +133,7 @@ impl State {
             Message::Class(Change::Deleted(class)) => {
                 let name = name_of(&class);
                 self.classes.remove(&name);
-                self.groups.remove(&name);
+                self.resolved.remove(&name);
             }
             Message::Class(Change::Reset(classes)) => {
                 self.classes = classes.into_iter().map(|class| (name_of(&class), class)).collect();
@@ -131,10 +147,10 @@ impl State {
                 }
                 told.push(done);
             }
-            Message::Group { class, group } => {
-                match group {
-                    Some(group) => self.groups.insert(class, group),
-                    None => self.groups.remove(&class),
+            Message::Resolved { class, found } => {
+                match found {
+                    Some(found) => self.resolved.insert(class, found),
+                    None => self.resolved.remove(&class),
                 };
             }
         }
@@ -151,6 +167,11 @@ impl State {
         ended || self.own.len() < before
     }
 
+    fn shifted(&self) -> BTreeMap<String, String> {
+        let shifted = self.facts.zones.iter().filter(|zone| zone.shifted);
+        shifted.map(|zone| (zone.name.clone(), zone.id.clone())).collect()
+    }
+
     /// Classes that come to the same share one list, and a list that did not change stays the one that was there: the solver
     /// recognises both by identity.
     fn offer(&self, settings: &derive::Settings, before: &Offer, now: Timestamp) -> Offer {
@@ -161,7 +182,7 @@ impl State {
         let mut made: Vec<(NodeClass, String, Arc<Vec<InstanceType>>)> = Vec::new();
         let mut types = Types::new();
         for (name, class) in &self.classes {
-            let plain = class::plain(class, &self.facts.reservations, self.groups.get(name));
+            let plain = class::plain(class, &self.facts.reservations, self.resolved.get(name));
             let images = image_hash(class);
             let known = made.iter().find(|(other, hash, _)| *other == plain && *hash == images);
             let list = match known {
@@ -188,6 +209,7 @@ impl State {
             version: self.version,
             catalog_version: self.facts.version,
             types: Arc::new(types),
+            shifted: Arc::new(self.shifted()),
             overlays: Arc::new(super::overlays::read(&self.facts.overlays)),
         }
     }

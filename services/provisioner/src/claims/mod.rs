@@ -4,27 +4,31 @@
 mod content;
 mod names;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::{NodeClaim, NodePool};
 use futures::StreamExt as _;
 use kube::Api;
-use kube::api::PostParams;
+use kube::api::{ListParams, PostParams};
 use model::labels;
 use model::quantity::Quantity;
 use model::resources::NODES;
+use runtime::watch::Change;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, info, warn};
 
 use crate::cluster::{ClusterHandle, PoolUsage};
 use crate::deps::FIELD_MANAGER;
+use crate::lifecycle;
 use crate::metrics::Metrics;
 pub(crate) use content::Wanted;
 
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 const TRIES: u32 = 3;
+const PAGE: u32 = 1000;
+const SYNC_AGAIN: Duration = Duration::from_millis(100);
 /// Creates under way at once; the API server takes them in milliseconds.
 const AT_ONCE: usize = 64;
 
@@ -65,9 +69,57 @@ pub(crate) struct Creator {
     pub(crate) claims: Api<NodeClaim>,
     pub(crate) cluster: ClusterHandle,
     pub(crate) metrics: Metrics,
+    /// Told at once of what is there to be launched; a watch would tell it later.
+    pub(crate) launches: lifecycle::Inbox,
 }
 
 impl Creator {
+    /// A new leader must know every claim that the former one made, also those that its watch has not shown yet. `false`:
+    /// it does not lead any more.
+    pub(crate) async fn catch_up(&self, lost: &CancellationToken) -> bool {
+        while !self.cluster.fresh().await.synced {
+            tokio::select! {
+                () = lost.cancelled() => return false,
+                () = tokio::time::sleep(SYNC_AGAIN) => {}
+            }
+        }
+        loop {
+            match self.unknown_claims().await {
+                Ok(claims) => {
+                    self.cluster.assume(claims).await;
+                    return !lost.is_cancelled();
+                }
+                Err(error) => {
+                    warn!(%error, "cannot list NodeClaims, so nothing is decided yet");
+                    tokio::select! {
+                        () = lost.cancelled() => return false,
+                        () = tokio::time::sleep(Duration::from_secs(1)) => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// Claims that no watch has shown. Names are listed, not objects: thousands of claims are tens of megabytes.
+    async fn unknown_claims(&self) -> Result<Vec<Arc<NodeClaim>>, kube::Error> {
+        let view = self.cluster.fresh().await;
+        let known: BTreeSet<&str> = view.nodes.values().filter_map(|n| n.node.claim.as_deref()).collect();
+        let mut unknown = Vec::new();
+        let mut page = ListParams::default().limit(PAGE);
+        loop {
+            let listed = self.claims.list_metadata(&page).await?;
+            let names = listed.items.into_iter().filter_map(|object| object.metadata.name);
+            for name in names.filter(|name| !known.contains(name.as_str())) {
+                let found = self.claims.get_opt(&name).await?;
+                unknown.extend(found.filter(|c| c.spec.node_class_ref.is_supported()).map(Arc::new));
+            }
+            match listed.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => page = page.continue_token(&token),
+                None => return Ok(unknown),
+            }
+        }
+    }
+
     /// Creates all at once; one result for each order, in order. What was created counts in the cluster's state when this
     /// returns.
     pub(crate) async fn create(
@@ -124,7 +176,10 @@ impl Creator {
             instance_types = types.map_or(0, |t| t.values().len()),
             "created nodeclaim"
         );
-        Ok(Made { claim: Arc::new(claim), existed })
+        let claim = Arc::new(claim);
+        // Where there is no room the watch tells.
+        let _ = self.launches.try_send(Change::Applied(Arc::clone(&claim)).into());
+        Ok(Made { claim, existed })
     }
 
     /// The same name is sent until there is an answer; that it exists already means that an earlier try got through.

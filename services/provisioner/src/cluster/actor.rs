@@ -10,15 +10,16 @@ use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVo
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
 use model::pool::ClusterInput;
-use runtime::watch::Change;
+use runtime::watch::{Change, Streamed};
 use solver::Snapshot;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::pods::Shown;
-use super::state::State;
+use super::state::{Delta, State};
+use super::told::PodRow;
 use super::view::{ClusterView, PodFacts};
 use crate::batch::Trigger;
+use crate::buffers::BufferKey;
 use crate::catalog::Offer;
 use crate::metrics::Metrics;
 
@@ -28,7 +29,7 @@ const TICK: Duration = Duration::from_secs(1);
 const MANY_CHANGES: usize = 2_000;
 const MANY_NODE_CHANGES: usize = 16;
 
-pub(super) enum Message {
+pub(crate) enum Message {
     Node(Change<Node>),
     Claim(Change<NodeClaim>),
     Pool(Change<NodePool>),
@@ -42,12 +43,20 @@ pub(super) enum Message {
     Fresh(oneshot::Sender<Arc<ClusterView>>),
     /// Everything a snapshot is built from, for questions about another cluster than this one.
     Input(oneshot::Sender<ClusterInput>),
-    Pod(Change<Pod>),
+    Pod(Streamed<Pod>),
     AboutPod {
         namespace: String,
         name: String,
         reply: oneshot::Sender<Option<PodFacts>>,
     },
+    /// What a CapacityBuffer stands for.
+    Buffer {
+        key: BufferKey,
+        pods: Vec<model::pod::Pod>,
+    },
+    LookAtBuffers,
+    /// All pods, for metrics.
+    Rows(oneshot::Sender<Vec<PodRow>>),
     Assume(Vec<Arc<NodeClaim>>, oneshot::Sender<()>),
     Nominate {
         nodes: Vec<Arc<str>>,
@@ -66,9 +75,15 @@ macro_rules! from_changes {
 }
 
 from_changes! {
-    Pod => Pod, Node => Node, NodeClaim => Claim, NodePool => Pool, DaemonSet => DaemonSet,
+    Node => Node, NodeClaim => Claim, NodePool => Pool, DaemonSet => DaemonSet,
     PersistentVolumeClaim => VolumeClaim, PersistentVolume => Volume, StorageClass => StorageClass,
     CSINode => Csi, PodDisruptionBudget => Budget, Namespace => Namespace,
+}
+
+impl From<Streamed<Pod>> for Message {
+    fn from(change: Streamed<Pod>) -> Self {
+        Self::Pod(change)
+    }
 }
 
 /// Kinds whose first full list must have arrived.
@@ -131,7 +146,7 @@ impl Actor {
         let now = Timestamp::now();
         let state = &mut self.state;
         let kind = match &message {
-            Message::Pod(Change::Reset(_)) => Some(0),
+            Message::Pod(Streamed::Listed) => Some(0),
             Message::Node(Change::Reset(_)) => Some(1),
             Message::Claim(Change::Reset(_)) => Some(2),
             Message::Pool(Change::Reset(_)) => Some(3),
@@ -176,6 +191,11 @@ impl Actor {
             Message::AboutPod { namespace, name, reply } => {
                 let _ = reply.send(state.about(&namespace, &name));
             }
+            Message::Buffer { key, pods } => state.set_buffer(key, pods),
+            Message::LookAtBuffers => state.look_at_buffers(),
+            Message::Rows(reply) => {
+                let _ = reply.send(state.rows());
+            }
             Message::Assume(claims, done) => {
                 claims.into_iter().for_each(|claim| state.assume(claim, now));
                 let _ = done.send(());
@@ -209,6 +229,12 @@ impl Actor {
     async fn publish(&mut self) -> anyhow::Result<()> {
         let old = Arc::clone(&self.latest.borrow());
         let synced = self.synced();
+        // A half-filled view answers nothing, and the first full one is built anew.
+        if !synced && !old.synced {
+            self.state.delta = Delta { any: true, rebuild: true, ..Delta::default() };
+            self.state.delta.nodes.extend(self.state.nodes.entries.keys().cloned());
+            return Ok(());
+        }
         let delta = std::mem::take(&mut self.state.delta);
         if !delta.any
             && !delta.rebuild
@@ -222,7 +248,15 @@ impl Actor {
             .iter()
             .filter(|c| matches!(c, solver::Change::NodeSet(_) | solver::Change::NodeRemoved(_)))
             .count();
-        let anew = delta.rebuild || delta.changes.len() > MANY_CHANGES || node_changes > MANY_NODE_CHANGES;
+        // Offerings are compiled into a snapshot: with less room in a reservation they are others.
+        let held = if node_changes == 0 {
+            (*old.held_reservations).clone()
+        } else {
+            self.state.nodes.held_reservations()
+        };
+        let fewer = held != *old.held_reservations;
+        let anew =
+            delta.rebuild || fewer || delta.changes.len() > MANY_CHANGES || node_changes > MANY_NODE_CHANGES;
         let snapshot = if anew { None } else { carried(&old.snapshot, delta.changes).await? };
         let mut usable = Arc::clone(&old.usable_pools);
         let snapshot = match snapshot {
@@ -253,14 +287,13 @@ impl Actor {
             pools: if delta.nodes.is_empty() { Arc::clone(&old.pools) } else { Arc::new(state.usage()) },
             nodes,
             usable_pools: usable,
+            held_reservations: Arc::new(held),
             storage: Arc::clone(&state.storage),
             pool_objects: Arc::new(state.pools.clone()),
             pending: Arc::new(state.pending()),
             leaving: Arc::new(state.leaving_pods()),
-            bound_pods: u32::try_from(
-                state.pods.records.values().filter(|r| r.pod.node.is_some() && r.shown != Shown::No).count(),
-            )
-            .unwrap_or(u32::MAX),
+            placeholders: Arc::clone(&state.buffers.owners),
+            bound_pods: u32::try_from(state.pods.bound).unwrap_or(u32::MAX),
         };
         self.latest.send_replace(Arc::new(view));
         Ok(())

@@ -10,7 +10,7 @@ use model::resources::{PODS, Resources};
 use super::pods::{PodKey, Shown};
 use super::pools;
 use super::state::State;
-use super::view::{NodeView, PendingPod, PodFacts, PodName, PoolUsage};
+use super::view::{Burden, Daemons, NodeView, PendingPod, PodFacts, PodName, PoolUsage};
 
 impl State {
     pub(super) fn input(&self) -> ClusterInput {
@@ -25,10 +25,11 @@ impl State {
             pod.node = node;
             pods.push(pod);
         }
+        pods.extend(self.buffers.all().cloned());
         ClusterInput {
             pods,
             nodes: self.nodes.entries.values().map(|e| e.node.clone()).collect(),
-            pools: pools::usable(&self.pools, &self.offer),
+            pools: pools::usable(&self.pools, &self.offer, &self.nodes.held_reservations()),
             daemon_sets: self.daemons.converted.values().cloned().collect(),
             namespaces: self.namespaces.clone(),
             extra_well_known: Default::default(),
@@ -37,12 +38,25 @@ impl State {
 
     pub(super) fn node_view(&self, name: &Arc<str>) -> Option<NodeView> {
         let entry = self.nodes.entries.get(name)?;
-        let mut requested = Resources::new();
+        let (mut requested, mut limits) = (Resources::new(), Resources::new());
+        let (mut of_daemons, mut burden) = (Daemons::default(), Burden::default());
         let mut pods = Vec::new();
         for key in self.on.get(name).into_iter().flatten() {
             // Pods that are only meant for it are not on it.
             if let Some(record) = self.pods.records.get(key).filter(|r| r.pod.node.is_some()) {
                 requested.add(&record.pod.spec.requests);
+                burden.cost = burden.cost.saturating_add(record.eviction_cost);
+                burden.protected |= record.pod.do_not_disrupt;
+                burden.pods += usize::from(!record.pod.daemon);
+                if let Some(own) = &record.told.limits {
+                    limits.add(own);
+                }
+                if record.pod.daemon {
+                    of_daemons.requested.add(&record.pod.spec.requests);
+                    if let Some(own) = &record.told.limits {
+                        of_daemons.limits.add(own);
+                    }
+                }
                 pods.push(PodName {
                     namespace: Arc::clone(&key.namespace),
                     name: Arc::clone(&key.name),
@@ -55,7 +69,12 @@ impl State {
             node: entry.node.clone(),
             object: entry.object.clone(),
             launched: entry.launched,
+            deleted: entry.deleted,
+            created: entry.created,
             requested,
+            limits,
+            of_daemons,
+            burden,
             pods,
         })
     }

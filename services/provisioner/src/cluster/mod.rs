@@ -8,6 +8,7 @@
 //! ```
 
 mod actor;
+mod buffers;
 mod in_flight;
 mod input;
 mod nodes;
@@ -20,29 +21,29 @@ mod storage;
 #[cfg(test)]
 mod tests;
 mod time;
+mod told;
 mod view;
 
 use std::sync::Arc;
 
-use api::{NodeClaim, NodePool};
+use api::NodeClaim;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod};
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
 use model::pool::ClusterInput;
-use runtime::watch::Watch;
 use runtime::{Settings, Shell};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::batch::Trigger;
 use crate::catalog::CatalogHandle;
 use crate::metrics::Metrics;
-use actor::{Actor, Message};
+use crate::observe::PodMetrics;
+use actor::Actor;
+pub(crate) use actor::Message;
+use pods::Pods;
 pub(crate) use pools::usable as usable_pools;
 pub(crate) use promises::written as promise;
 use state::State;
 pub(crate) use storage::Storage;
+pub(crate) use told::PodRow;
 pub(crate) use view::{ClusterView, NodeView, PendingPod, PodFacts, PoolUsage};
 
 const MAILBOX: usize = 1024;
@@ -60,14 +61,18 @@ pub(crate) fn nomination_window(settings: &Settings) -> SignedDuration {
     twice.max(SignedDuration::from_secs(10))
 }
 
-/// Starts all watches and the actor that takes them in.
+/// Feeds the actor; every kind that [`Message`] knows must be watched.
+pub(crate) type Inbox = mpsc::Sender<Message>;
+
+/// Starts the actor that takes in all watches.
 pub(crate) fn spawn(
     shell: &mut Shell,
     settings: &Settings,
     catalog: &CatalogHandle,
     triggers: mpsc::Sender<Trigger>,
     metrics: Metrics,
-) -> ClusterHandle {
+    pods: PodMetrics,
+) -> (ClusterHandle, Inbox) {
     let (inbox, messages) = mpsc::channel(MAILBOX);
     let (sender, latest) = watch::channel(Arc::new(ClusterView::empty()));
     let actor = Actor {
@@ -76,25 +81,13 @@ pub(crate) fn spawn(
         offers: catalog.subscribe(),
         triggers,
         metrics,
-        state: State { window: nomination_window(settings), ..State::default() },
+        state: State { window: nomination_window(settings), pods: Pods::new(pods), ..State::default() },
         listed: 0,
         unsynced_since: Timestamp::now(),
     };
     let stop = shell.stop();
     shell.process.spawn("cluster", actor.run(stop));
-    let kube = shell.kube.clone();
-    shell.watch("pods", Watch::<Pod>::all(kube.clone()), inbox.clone());
-    shell.watch("nodes", Watch::<Node>::all(kube.clone()), inbox.clone());
-    shell.watch("nodeclaims", Watch::<NodeClaim>::all(kube.clone()), inbox.clone());
-    shell.watch("nodepools", Watch::<NodePool>::all(kube.clone()), inbox.clone());
-    shell.watch("daemonsets", Watch::<DaemonSet>::all(kube.clone()), inbox.clone());
-    shell.watch("persistentvolumeclaims", Watch::<PersistentVolumeClaim>::all(kube.clone()), inbox.clone());
-    shell.watch("persistentvolumes", Watch::<PersistentVolume>::all(kube.clone()), inbox.clone());
-    shell.watch("storageclasses", Watch::<StorageClass>::all(kube.clone()), inbox.clone());
-    shell.watch("csinodes", Watch::<CSINode>::all(kube.clone()), inbox.clone());
-    shell.watch("poddisruptionbudgets", Watch::<PodDisruptionBudget>::all(kube.clone()), inbox.clone());
-    shell.watch("namespaces", Watch::<Namespace>::all(kube), inbox.clone());
-    ClusterHandle { latest, inbox }
+    (ClusterHandle { latest, inbox: inbox.clone() }, inbox)
 }
 
 impl ClusterHandle {

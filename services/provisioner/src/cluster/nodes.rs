@@ -24,6 +24,10 @@ pub(super) struct Entry {
     pub(super) object: Option<Arc<str>>,
     pub(super) provider_id: Option<Arc<str>>,
     pub(super) launched: bool,
+    /// The claim is being deleted, or the Node where there is no claim.
+    pub(super) deleted: bool,
+    /// Of the Node.
+    pub(super) created: Option<Timestamp>,
 }
 
 #[derive(Default)]
@@ -76,7 +80,7 @@ impl Nodes {
         if let Some(id) = provider_of_node(&node) {
             self.node_of.insert(id.to_owned(), Arc::clone(&name));
         }
-        self.objects.insert(Arc::clone(&name), Arc::new(trimmed(&node)));
+        self.objects.insert(Arc::clone(&name), node);
         name
     }
 
@@ -115,6 +119,21 @@ impl Nodes {
 
     pub(super) fn drop_csi(&mut self, name: &str) {
         self.csi.remove(name);
+    }
+
+    /// How many claims are to be launched into each reservation and are not yet.
+    pub(super) fn held_reservations(&self) -> BTreeMap<String, u32> {
+        let mut held = BTreeMap::new();
+        for entry in self.entries.values().filter(|e| !e.launched && !e.deleted) {
+            let claim = entry.node.claim.as_ref().and_then(|name| self.claims.get(name));
+            let wanted = claim.into_iter().flat_map(|c| &c.spec.requirements);
+            for requirement in wanted.filter(|r| r.key == labels::CAPACITY_RESERVATION_ID) {
+                if let [only] = requirement.values() {
+                    *held.entry(only.clone()).or_default() += 1;
+                }
+            }
+        }
+        held
     }
 
     pub(super) fn object_names(&self) -> Vec<Arc<str>> {
@@ -258,6 +277,11 @@ impl Nodes {
             object: object_name.cloned().filter(|_| object.is_some()),
             provider_id: provider.map(Arc::from),
             launched,
+            deleted: match claim {
+                Some(claim) => claim.metadata.deletion_timestamp.is_some(),
+                None => object.is_some_and(|o| o.metadata.deletion_timestamp.is_some()),
+            },
+            created: object.and_then(|o| o.metadata.creation_timestamp.as_ref()).map(|t| t.0),
         };
         Some((entry, due))
     }
@@ -306,23 +330,4 @@ fn settled_at(claim: &NodeClaim, settling: &BTreeMap<String, SignedDuration>) ->
         conditions::find(all, "Initialized").filter(|c| c.status == conditions::ConditionStatus::True)?;
     let last = status.last_pod_event_time.as_ref().map_or(initialized.last_transition_time.0, |t| t.0);
     last.checked_add(*after).ok()
-}
-
-/// Image lists and the like are most of a Node object, and of no interest here.
-fn trimmed(node: &core::Node) -> core::Node {
-    let mut own = node.clone();
-    own.metadata.annotations = None;
-    if let Some(status) = &mut own.status {
-        let kept = core::NodeStatus {
-            capacity: status.capacity.take(),
-            allocatable: status.allocatable.take(),
-            conditions: status
-                .conditions
-                .take()
-                .map(|all| all.into_iter().filter(|c| c.type_ == "Ready").collect()),
-            ..Default::default()
-        };
-        *status = kept;
-    }
-    own
 }

@@ -11,10 +11,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use model::duration::GoDuration;
 use model::labels;
 use model::pod::Pod;
+use model::resources::Resources;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::promises::ShortUid;
 use super::storage::Storage;
+use super::told::Told;
+use crate::observe::PodMetrics;
 
 /// Namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,10 +42,13 @@ pub(super) struct Record {
     /// kube-scheduler found no place, and it is ours to find one.
     pub(super) waiting_since: Option<Timestamp>,
     pub(super) triggered: Option<Timestamp>,
+    /// In [`convert::eviction_cost`]'s unit.
+    pub(super) eviction_cost: i64,
     residue: Residue,
     /// Only for pods with volume claims.
     raw: Option<Arc<core::Pod>>,
     pub(super) shown: Shown,
+    pub(super) told: Told,
 }
 
 /// What decides whether a running pod may be moved, beyond what [`Pod`] holds.
@@ -119,11 +125,16 @@ pub(super) struct Pods {
     by_short: FxHashMap<ShortUid, PodKey>,
     /// By Kubernetes' name of the node.
     by_node: FxHashMap<Arc<str>, FxHashSet<PodKey>>,
+    /// How many are in `by_node`.
+    pub(super) bound: usize,
     with_claims: FxHashSet<PodKey>,
     /// Pods that wait for a place.
     pub(super) waiting: BTreeSet<PodKey>,
     specs: Specs,
     names: FxHashSet<Arc<str>>,
+    /// By what they read like.
+    pub(super) limits: FxHashMap<String, Arc<Resources>>,
+    pub(super) metrics: PodMetrics,
 }
 
 /// What an event about a pod changed.
@@ -136,11 +147,20 @@ pub(super) enum Outcome {
 }
 
 impl Pods {
+    pub(super) fn new(metrics: PodMetrics) -> Self {
+        Self { metrics, ..Self::default() }
+    }
+
     pub(super) fn key(object: &core::Pod) -> PodKey {
         PodKey {
             namespace: Arc::from(object.metadata.namespace.as_deref().unwrap_or("default")),
             name: Arc::from(object.metadata.name.as_deref().unwrap_or_default()),
         }
+    }
+
+    /// The key as it is kept, so that sets of keys share names.
+    pub(super) fn known(&self, key: PodKey) -> PodKey {
+        self.records.get_key_value(&key).map_or(key, |(known, _)| known.clone())
     }
 
     pub(super) fn apply(
@@ -159,11 +179,16 @@ impl Pods {
         // A pod on its way out needs no new place, even if it never had one.
         let waiting = convert::is_provisionable(object) && !pod.terminating;
         let residue = Residue::of(object);
+        let before = self.records.get(&key).filter(|o| o.pod.uid == pod.uid).map(|o| o.told.clone());
+        let told = self.tell(object, before.as_ref(), waiting, now);
         let old = self.records.get(&key);
         let same_pod = old.filter(|o| o.pod.uid == pod.uid);
         if same_pod.is_some_and(|o| {
             o.pod == pod && o.waiting_since.is_some() == waiting && o.residue == residue && o.raw.is_none()
         }) {
+            if let Some(record) = self.records.get_mut(&key) {
+                record.told = told;
+            }
             return Ok(Outcome::Nothing);
         }
         let waiting_since = waiting.then(|| same_pod.and_then(|o| o.waiting_since).unwrap_or(now));
@@ -177,6 +202,7 @@ impl Pods {
         }
         if let Some(node) = &pod.node {
             self.by_node.entry(Arc::clone(node)).or_default().insert(key.clone());
+            self.bound += 1;
         }
         let has_claims = has_claims(object);
         if has_claims {
@@ -186,7 +212,11 @@ impl Pods {
             self.waiting.insert(key.clone());
         }
         let raw = has_claims.then(|| Arc::clone(object));
-        self.records.insert(key.clone(), Record { pod, waiting_since, triggered, residue, raw, shown });
+        let eviction_cost = convert::eviction_cost(object, pod.spec.priority);
+        self.records.insert(
+            key.clone(),
+            Record { pod, waiting_since, triggered, eviction_cost, residue, raw, shown, told },
+        );
         Ok(Outcome::Changed(key))
     }
 
@@ -199,7 +229,7 @@ impl Pods {
         if let Some(node) = &record.pod.node
             && let Some(pods) = self.by_node.get_mut(node)
         {
-            pods.remove(key);
+            self.bound -= usize::from(pods.remove(key));
             if pods.is_empty() {
                 self.by_node.remove(node);
             }
@@ -245,7 +275,7 @@ impl Pods {
     }
 
     /// One allocation for names that many pods repeat.
-    fn shared(&mut self, name: Arc<str>) -> Arc<str> {
+    pub(super) fn shared(&mut self, name: Arc<str>) -> Arc<str> {
         match self.names.get(&name) {
             Some(known) => Arc::clone(known),
             None => {

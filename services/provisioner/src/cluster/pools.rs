@@ -86,7 +86,14 @@ pub(super) fn is_ready(pool: &NodePool) -> bool {
 
 /// Pools that nodes may be made from now, with what they offer. A pool that cannot be read, or whose class offers nothing yet,
 /// is left out.
-pub(crate) fn usable(pools: &BTreeMap<String, Arc<NodePool>>, offer: &Offer) -> Vec<Pool> {
+///
+/// `held` counts, by reservation, the claims that are to be launched into it and are not yet: their room is taken.
+pub(crate) fn usable(
+    pools: &BTreeMap<String, Arc<NodePool>>,
+    offer: &Offer,
+    held: &BTreeMap<String, u32>,
+) -> Vec<Pool> {
+    let mut less: Vec<(Arc<Vec<InstanceType>>, Arc<Vec<InstanceType>>)> = Vec::new();
     let mut all = Vec::new();
     for (name, pool) in pools {
         let class = &pool.spec.template.spec.node_class_ref;
@@ -99,12 +106,41 @@ pub(crate) fn usable(pools: &BTreeMap<String, Arc<NodePool>>, offer: &Offer) -> 
         let Some(types) = offer.types.get(class.name.as_str()).filter(sells) else {
             continue;
         };
-        match convert::node_pool(pool, Arc::clone(types)) {
+        let types = if held.is_empty() { Arc::clone(types) } else { without_held(types, held, &mut less) };
+        match convert::node_pool(pool, types) {
             Ok(pool) => all.push(pool),
             Err(error) => warn!(nodepool = name, %error, "NodePool left out until it is corrected"),
         }
     }
     if offer.overlays.is_empty() { all } else { overlay::apply(all, &offer.overlays).pools }
+}
+
+/// Pools of one class keep sharing one list: the solver recognises it by identity.
+fn without_held(
+    types: &Arc<Vec<InstanceType>>,
+    held: &BTreeMap<String, u32>,
+    made: &mut Vec<(Arc<Vec<InstanceType>>, Arc<Vec<InstanceType>>)>,
+) -> Arc<Vec<InstanceType>> {
+    if let Some((_, known)) = made.iter().find(|(from, _)| Arc::ptr_eq(from, types)) {
+        return Arc::clone(known);
+    }
+    let is_held = |t: &InstanceType| {
+        t.offerings.iter().any(|o| o.reservation.as_ref().is_some_and(|r| held.contains_key(&*r.id)))
+    };
+    let less = if types.iter().any(is_held) {
+        let mut own = (**types).clone();
+        for offering in own.iter_mut().flat_map(|t| &mut t.offerings) {
+            if let Some(reservation) = &mut offering.reservation {
+                let taken = held.get(&*reservation.id).copied().unwrap_or(0);
+                reservation.capacity = reservation.capacity.saturating_sub(taken);
+            }
+        }
+        Arc::new(own)
+    } else {
+        Arc::clone(types)
+    };
+    made.push((Arc::clone(types), Arc::clone(&less)));
+    less
 }
 
 /// `consolidateAfter` by pool, where nodes settle at all.

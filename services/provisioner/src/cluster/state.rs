@@ -13,10 +13,11 @@ use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::CSINode;
 use model::catalog::LabelMap;
-use runtime::watch::Change;
-use rustc_hash::FxHashMap;
+use runtime::watch::{Change, Streamed};
+use rustc_hash::{FxHashMap, FxHashSet};
 use tracing::warn;
 
+use super::buffers::Buffers;
 use super::nodes::{Nodes, Surroundings};
 use super::pods::{Outcome, PodKey, Pods, Shown};
 use super::pools::{self, Daemons, key_of_set};
@@ -48,6 +49,7 @@ pub(super) struct State {
     pub(super) settling: BTreeMap<String, SignedDuration>,
     pub(super) namespaces: BTreeMap<String, LabelMap>,
     pub(super) promises: Promises,
+    pub(super) buffers: Buffers,
     /// How long room is kept on a node that has just become ready.
     pub(super) window: SignedDuration,
     /// Claims that we made and no watch has shown yet.
@@ -58,6 +60,8 @@ pub(super) struct State {
     pub(super) on: FxHashMap<Arc<str>, BTreeSet<PodKey>>,
     /// Nodes on their way out: when their pods were last decided about.
     pub(super) leaving: FxHashMap<Arc<str>, Timestamp>,
+    /// While pods are listed: those that the list has shown so far.
+    pub(super) listing: Option<FxHashSet<PodKey>>,
     pub(super) delta: Delta,
     /// Pods that wait and should be decided about; `true`: at once.
     pub(super) triggers: Vec<(Arc<str>, bool)>,
@@ -129,24 +133,27 @@ impl State {
         }
     }
 
-    pub(super) fn pod(&mut self, change: Change<core::Pod>, now: Timestamp) {
+    pub(super) fn pod(&mut self, change: Streamed<core::Pod>, now: Timestamp) {
         match change {
-            Change::Applied(pod) => self.take_pod(&pod, now),
-            Change::Deleted(pod) => {
+            Streamed::Listing => self.listing = Some(FxHashSet::default()),
+            Streamed::Applied(pod) => {
+                let key = self.listing.is_some().then(|| Pods::key(&pod));
+                self.take_pod(&pod, now);
+                if let (Some(seen), Some(key)) = (&mut self.listing, key) {
+                    seen.insert(self.pods.known(key));
+                }
+            }
+            Streamed::Deleted(pod) => {
                 let outcome = self.pods.remove(&Pods::key(&pod));
                 self.pod_outcome(outcome);
             }
-            Change::Reset(all) => {
-                let known: BTreeSet<PodKey> = all.iter().map(|p| Pods::key(p)).collect();
+            Streamed::Listed => {
+                let seen = self.listing.take().unwrap_or_default();
                 let gone: Vec<PodKey> =
-                    self.pods.records.keys().filter(|k| !known.contains(*k)).cloned().collect();
-                self.delta.rebuild |= all.len() > 1000;
+                    self.pods.records.keys().filter(|k| !seen.contains(*k)).cloned().collect();
                 for key in gone {
                     let outcome = self.pods.remove(&key);
                     self.pod_outcome(outcome);
-                }
-                for pod in all {
-                    self.take_pod(&pod, now);
                 }
             }
         }

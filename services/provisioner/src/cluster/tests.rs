@@ -11,7 +11,7 @@ use model::labels;
 use model::node::NodeState;
 use model::price::MicroDollars;
 use model::resources::Resources;
-use runtime::watch::Change;
+use runtime::watch::{Change, Streamed};
 use serde_json::{Value, json};
 use solver::{Options, Plan, Snapshot};
 
@@ -193,9 +193,9 @@ fn decide(state: &State) -> Plan {
 #[test]
 fn a_pod_that_waits_is_pending_and_triggers_once() {
     let mut state = state();
-    state.pod(Change::Applied(pod(1, json!({}))), at(0));
+    state.pod(Streamed::Applied(pod(1, json!({}))), at(0));
     state.pod(
-        Change::Applied(pod(
+        Streamed::Applied(pod(
             2,
             json!({"status": {"conditions": [
         {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}]}}),
@@ -206,7 +206,7 @@ fn a_pod_that_waits_is_pending_and_triggers_once() {
     assert_eq!((shown(&state, 1), shown(&state, 2)), (Shown::Pending, Shown::No));
     assert_eq!(decide(&state).new_nodes.len(), 1);
     state.triggers.clear();
-    state.pod(Change::Applied(pod(1, json!({"status": {"message": "again"}}))), at(1));
+    state.pod(Streamed::Applied(pod(1, json!({"status": {"message": "again"}}))), at(1));
     assert!(state.triggers.is_empty(), "nothing new about it");
 }
 
@@ -217,7 +217,7 @@ fn pods_of_an_unlaunched_claim_are_not_provided_for_again_wherever_it_may_come_t
     let zones = json!({"spec": {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
         "nodeSelectorTerms": [{"matchExpressions": [
             {"key": labels::ZONE, "operator": "In", "values": ["z1", "z2"]}]}]}}}}});
-    state.pod(Change::Applied(pod(1, zones)), at(0));
+    state.pod(Streamed::Applied(pod(1, zones)), at(0));
     assert_eq!(decide(&state).new_nodes.len(), 1);
     state.assume(claim("general-x", &[1], json!({})), at(0));
     assert_eq!(shown(&state, 1), on("general-x"));
@@ -229,7 +229,7 @@ fn pods_of_an_unlaunched_claim_are_not_provided_for_again_wherever_it_may_come_t
 fn a_restart_in_the_middle_of_a_launch_comes_to_the_same() {
     let mut state = state();
     // Claims before pods, pods before claims: lists arrive in any order.
-    state.pod(Change::Reset(vec![pod(1, json!({})), pod(2, json!({}))]), at(0));
+    list_pods(&mut state, vec![pod(1, json!({})), pod(2, json!({}))], at(0));
     state.claim(Change::Reset(vec![claim("general-x", &[1, 2], json!({}))]), at(0));
     assert_eq!((shown(&state, 1), shown(&state, 2)), (on("general-x"), on("general-x")));
     assert!(decide(&state).new_nodes.is_empty());
@@ -238,22 +238,22 @@ fn a_restart_in_the_middle_of_a_launch_comes_to_the_same() {
 #[test]
 fn room_that_is_certain_on_an_unlaunched_claim_is_given_to_others() {
     let mut state = state();
-    state.pod(Change::Applied(pod(1, json!({}))), at(0));
+    state.pod(Streamed::Applied(pod(1, json!({}))), at(0));
     state.assume(claim("general-x", &[1], json!({})), at(0));
     // Three more cores are certain: it becomes at least an a.xlarge.
     for number in 2..=4 {
-        state.pod(Change::Applied(pod(number, json!({}))), at(0));
+        state.pod(Streamed::Applied(pod(number, json!({}))), at(0));
     }
     let plan = decide(&state);
     assert!(plan.new_nodes.is_empty(), "{plan:?}");
-    state.pod(Change::Applied(pod(5, json!({}))), at(0));
+    state.pod(Streamed::Applied(pod(5, json!({}))), at(0));
     assert_eq!(decide(&state).new_nodes.len(), 1);
 }
 
 #[test]
 fn when_a_launch_fails_its_pods_are_decided_about_at_once() {
     let mut state = state();
-    state.pod(Change::Applied(pod(1, json!({}))), at(0));
+    state.pod(Streamed::Applied(pod(1, json!({}))), at(0));
     state.claim(Change::Applied(claim("general-x", &[1], json!({}))), at(0));
     state.triggers.clear();
     state.claim(Change::Deleted(claim("general-x", &[1], json!({}))), at(3));
@@ -265,7 +265,7 @@ fn when_a_launch_fails_its_pods_are_decided_about_at_once() {
 #[test]
 fn a_claim_that_no_watch_ever_shows_stops_counting() {
     let mut state = state();
-    state.pod(Change::Applied(pod(1, json!({}))), at(0));
+    state.pod(Streamed::Applied(pod(1, json!({}))), at(0));
     state.assume(claim("general-x", &[1], json!({})), at(0));
     state.claim(Change::Reset(vec![]), at(5));
     assert_eq!(shown(&state, 1), on("general-x"), "a list may be older than the claim");
@@ -281,7 +281,7 @@ fn node_and_claim_are_one_from_launch_to_initialisation() {
     let starting =
         json!({"metadata": {"labels": {labels::REGISTERED: "false", labels::INITIALIZED: "false"}}});
     state.node(Change::Applied(node("ip-1", "general-x", starting)), at(1));
-    state.pod(Change::Applied(bound(1, "ip-1")), at(1));
+    state.pod(Streamed::Applied(bound(1, "ip-1")), at(1));
     assert_eq!(shown(&state, 1), on("general-x"), "still known by its claim");
     state.node(Change::Applied(node("ip-1", "general-x", json!({}))), at(2));
     assert_eq!(state.nodes.entries.keys().map(|k| &**k).collect::<Vec<_>>(), ["ip-1"]);
@@ -296,7 +296,7 @@ fn node_and_claim_are_one_from_launch_to_initialisation() {
 #[test]
 fn room_is_kept_for_a_moment_after_initialisation_and_then_given_up() {
     let mut state = state();
-    state.pod(Change::Applied(pod(1, json!({}))), at(0));
+    state.pod(Streamed::Applied(pod(1, json!({}))), at(0));
     state.node(Change::Applied(node("ip-1", "general-x", json!({}))), at(0));
     state.claim(Change::Applied(initialized("general-x", &[1], 0)), at(0));
     assert_eq!(shown(&state, 1), on("ip-1"));
@@ -312,7 +312,7 @@ fn pods_of_a_node_that_goes_need_a_place_and_count_where_one_was_made() {
     state.node(Change::Applied(node("ip-1", "general-x", json!({}))), at(0));
     state.claim(Change::Applied(initialized("general-x", &[], -100)), at(0));
     for number in 1..=3 {
-        state.pod(Change::Applied(bound(number, "ip-1")), at(0));
+        state.pod(Streamed::Applied(bound(number, "ip-1")), at(0));
     }
     assert!(decide(&state).new_nodes.is_empty());
     state.triggers.clear();
@@ -342,8 +342,8 @@ fn unlaunched_claims_count_against_limits_with_the_most_they_may_become() {
     assert_eq!(state.usage()["general"].launched.get("cpu"), "0".parse().unwrap());
     // Eight cores may be used already: no room for the four that this pod needs on a node of its own.
     let large = json!({"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "3500m", "memory": "1Gi"}}}]}});
-    state.pod(Change::Applied(pod(1, large.clone())), at(0));
-    state.pod(Change::Applied(pod(2, large)), at(0));
+    state.pod(Streamed::Applied(pod(1, large.clone())), at(0));
+    state.pod(Streamed::Applied(pod(2, large)), at(0));
     let plan = decide(&state);
     assert!(plan.new_nodes.is_empty(), "{plan:?}");
     state.claim(Change::Applied(launched("general-x", &[])), at(1));
@@ -355,7 +355,7 @@ fn a_budget_that_forbids_all_evictions_keeps_pods_where_they_are() {
     let mut state = state();
     state.node(Change::Applied(node("ip-1", "general-x", json!({}))), at(0));
     state.claim(Change::Applied(initialized("general-x", &[], -100)), at(0));
-    state.pod(Change::Applied(bound(1, "ip-1")), at(0));
+    state.pod(Streamed::Applied(bound(1, "ip-1")), at(0));
     let budget = |most: i32| {
         Arc::new(
             serde_json::from_value(json!({
@@ -380,7 +380,7 @@ fn protection_for_a_limited_time_ends_by_itself() {
     state.claim(Change::Applied(initialized("general-x", &[], -100)), at(0));
     let protected = json!({"metadata": {"annotations": {labels::DO_NOT_DISRUPT: "10m"}},
         "spec": {"nodeName": "ip-1"}, "status": {"phase": "Running", "startTime": at(0).to_string()}});
-    state.pod(Change::Applied(pod(1, protected)), at(1));
+    state.pod(Streamed::Applied(pod(1, protected)), at(1));
     let moves = |state: &State| state.pods.records.values().next().unwrap().pod.reschedulable;
     assert!(!moves(&state));
     state.pass_time(at(599));
@@ -395,17 +395,17 @@ fn changes_carried_over_and_a_snapshot_built_anew_decide_alike() {
     state.node(Change::Applied(node("ip-1", "general-x", json!({}))), at(0));
     state.claim(Change::Applied(initialized("general-x", &[], -100)), at(0));
     for number in 1..=3 {
-        state.pod(Change::Applied(bound(number, "ip-1")), at(0));
+        state.pod(Streamed::Applied(bound(number, "ip-1")), at(0));
     }
-    state.pod(Change::Applied(pod(9, json!({}))), at(0));
+    state.pod(Streamed::Applied(pod(9, json!({}))), at(0));
     let before = Snapshot::build(state.input());
     state.delta = Default::default();
-    state.pod(Change::Deleted(bound(2, "ip-1")), at(1));
-    state.pod(Change::Applied(pod(10, json!({}))), at(1));
+    state.pod(Streamed::Deleted(bound(2, "ip-1")), at(1));
+    state.pod(Streamed::Applied(pod(10, json!({}))), at(1));
     state.node(Change::Applied(node("ip-2", "general-y", json!({}))), at(2));
     state.claim(Change::Applied(launched("general-y", &[10])), at(2));
-    state.pod(Change::Applied(bound(9, "ip-2")), at(3));
-    state.pod(Change::Applied(pod(11, json!({}))), at(3));
+    state.pod(Streamed::Applied(bound(9, "ip-2")), at(3));
+    state.pod(Streamed::Applied(pod(11, json!({}))), at(3));
     assert!(!state.delta.rebuild);
     let carried = before.apply(&state.delta.changes).unwrap();
     let options = Options::default();
@@ -416,11 +416,28 @@ fn changes_carried_over_and_a_snapshot_built_anew_decide_alike() {
 #[test]
 fn an_unready_pool_makes_no_nodes() {
     let mut state = state();
-    state.pod(Change::Applied(pod(1, json!({}))), at(0));
+    state.pod(Streamed::Applied(pod(1, json!({}))), at(0));
     let mut unready = serde_json::to_value(&*pool(None)).unwrap();
     unready["status"]["conditions"][0]["status"] = json!("False");
     state.pool(Change::Applied(Arc::new(serde_json::from_value(unready).unwrap())), at(1));
     let plan = decide(&state);
     assert!(plan.new_nodes.is_empty());
     assert_eq!(plan.unschedulable.len(), 1);
+}
+
+fn list_pods(state: &mut State, pods: Vec<Arc<Pod>>, now: Timestamp) {
+    state.pod(Streamed::Listing, now);
+    pods.into_iter().for_each(|pod| state.pod(Streamed::Applied(pod), now));
+    state.pod(Streamed::Listed, now);
+}
+
+#[test]
+fn a_pod_that_a_new_list_does_not_show_is_gone_once_the_list_is_complete() {
+    let mut state = state();
+    list_pods(&mut state, vec![pod(1, json!({})), pod(2, json!({}))], at(0));
+    state.pod(Streamed::Listing, at(1));
+    state.pod(Streamed::Applied(pod(2, json!({}))), at(1));
+    assert_eq!(state.pending().len(), 2, "a list under way takes nothing away");
+    state.pod(Streamed::Listed, at(1));
+    assert_eq!(state.pending().len(), 1);
 }

@@ -17,8 +17,8 @@ const AGAIN: SignedDuration = SignedDuration::from_secs(10);
 impl State {
     /// What may help pods without a place has changed.
     pub(super) fn retry_waiting(&mut self) {
-        let waiting =
-            self.pods.records.values().filter(|r| r.waiting_since.is_some() && r.shown == Shown::Pending);
+        let waiting = self.pods.waiting.iter().filter_map(|key| self.pods.records.get(key));
+        let waiting = waiting.filter(|r| r.shown == Shown::Pending);
         let again: Vec<_> = waiting.map(|r| (Arc::clone(&r.pod.uid), false)).collect();
         self.triggers.extend(again);
     }

@@ -10,6 +10,7 @@ use model::pod::Pod;
 use model::resources::Resources;
 use solver::Snapshot;
 
+use super::buffers::Placeholders;
 use super::storage::Storage;
 
 /// Everything in one version. Shared by `Arc`; nothing in it changes.
@@ -30,6 +31,8 @@ pub(crate) struct ClusterView {
     pub(crate) pools: Arc<BTreeMap<Arc<str>, PoolUsage>>,
     /// NodePools that nodes can be made from now, with their types, overlays applied.
     pub(crate) usable_pools: Arc<Vec<model::pool::NodePool>>,
+    /// Claims not launched yet, by the reservation that they are to be launched into.
+    pub(crate) held_reservations: Arc<BTreeMap<String, u32>>,
     pub(crate) storage: Arc<Storage>,
     /// NodePools as they are in the API, ready or not.
     pub(crate) pool_objects: Arc<BTreeMap<String, Arc<NodePool>>>,
@@ -39,6 +42,8 @@ pub(crate) struct ClusterView {
     pub(crate) bound_pods: u32,
     /// UIDs of pods on nodes that go, which need a place too, by namespace and name.
     pub(crate) leaving: Arc<Leaving>,
+    /// Placeholders of CapacityBuffers among the pods without a place.
+    pub(crate) placeholders: Arc<Placeholders>,
 }
 
 /// UIDs by namespace and name.
@@ -52,10 +57,37 @@ pub(crate) struct NodeView {
     pub(crate) object: Option<Arc<str>>,
     /// False for a claim without an instance: then its figures are what is certain of it.
     pub(crate) launched: bool,
+    /// The claim is being deleted, or the Node where there is no claim.
+    pub(crate) deleted: bool,
+    /// Of the Node.
+    pub(crate) created: Option<Timestamp>,
     /// Sum of what its pods request, `pods` included.
     pub(crate) requested: Resources,
+    /// Sum of the limits of its pods.
+    pub(crate) limits: Resources,
+    /// The part of both that is DaemonSets'.
+    pub(crate) of_daemons: Daemons,
+    pub(crate) burden: Burden,
     /// Bound to it.
     pub(crate) pods: Vec<PodName>,
+}
+
+/// What it would take to empty a node.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Burden {
+    /// Other than daemons.
+    pub(crate) pods: usize,
+    /// One of its pods must not be disrupted.
+    pub(crate) protected: bool,
+    /// Sum of the pods' eviction costs, in [`api::convert::eviction_cost`]'s unit.
+    pub(crate) cost: i64,
+}
+
+/// What daemons ask for on one node.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Daemons {
+    pub(crate) requested: Resources,
+    pub(crate) limits: Resources,
 }
 
 /// Names a pod.
@@ -103,6 +135,12 @@ pub(crate) struct PendingPod {
 }
 
 impl ClusterView {
+    /// Whether the pod exists only as room that is kept free.
+    pub(crate) fn is_placeholder(&self, pod: &solver::PodRef) -> bool {
+        !self.placeholders.is_empty()
+            && self.placeholders.contains_key(&(Arc::clone(&pod.namespace), Arc::clone(&pod.name)))
+    }
+
     pub(crate) fn empty() -> Self {
         Self {
             version: 0,
@@ -113,11 +151,13 @@ impl ClusterView {
             nodes: Arc::default(),
             pools: Arc::default(),
             usable_pools: Arc::default(),
+            held_reservations: Arc::default(),
             storage: Arc::default(),
             pool_objects: Arc::default(),
             pending: Arc::default(),
             bound_pods: 0,
             leaving: Arc::default(),
+            placeholders: Arc::default(),
         }
     }
 }

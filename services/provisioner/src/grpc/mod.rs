@@ -155,9 +155,9 @@ impl Provisioner for Handler {
         request: Request<GetSnapshotRequest>,
     ) -> Result<Response<GetSnapshotResponse>, Status> {
         let view = self.deps.cluster.fresh().await;
-        let verdicts = Arc::clone(&self.verdicts.borrow());
+        let decided = Arc::clone(&self.verdicts.borrow());
         let leader = self.deps.leadership.is_leader();
-        let answer = snapshot::answer(&view, &verdicts, leader, &self.deps.replica, &request.into_inner());
+        let answer = snapshot::answer(&view, &decided, leader, &self.deps.replica, &request.into_inner());
         Ok(Response::new(answer))
     }
 }

@@ -230,7 +230,7 @@ fn pools(view: &ClusterView, offer: &Offer, change: &Change) -> Result<Vec<model
         }
     }
     let offer = Offer { overlays: Arc::new(overlays), ..offer.clone() };
-    Ok(usable_pools(&all, &offer))
+    Ok(usable_pools(&all, &offer, &view.held_reservations))
 }
 
 /// The node goes; pods that can be moved are pending then.

@@ -144,7 +144,8 @@ pub(super) fn answer(
     let uids = wire::Uids::of(view, names);
     let waited = |pod: &PodRef| {
         let key = (&pod.namespace, &pod.name);
-        view.pending.binary_search_by(|p| (&p.namespace, &p.name).cmp(&key)).is_ok()
+        view.is_placeholder(pod)
+            || view.pending.binary_search_by(|p| (&p.namespace, &p.name).cmp(&key)).is_ok()
     };
     let removed: Option<MicroDollars> = remove.iter().map(|id| view.snapshot.node_price(*id)).sum();
     let placement = |node: &solver::ExistingNode, pod: &PodRef| types::Placement {

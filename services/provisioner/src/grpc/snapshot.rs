@@ -6,11 +6,11 @@ use proto::types::v1 as types;
 
 use super::wire;
 use crate::cluster::{ClusterView, NodeView};
-use crate::schedule::{Verdict, Verdicts};
+use crate::schedule::{Decided, Verdict, Verdicts};
 
 pub(super) fn answer(
     view: &ClusterView,
-    verdicts: &Verdicts,
+    decided: &Decided,
     leader: bool,
     replica: &str,
     asked: &pb::GetSnapshotRequest,
@@ -40,15 +40,22 @@ pub(super) fn answer(
     if asked.with_nodes {
         let prices: std::collections::BTreeMap<_, _> = prices().collect();
         let price = |name: &std::sync::Arc<str>| prices.get(name).copied().flatten().map_or(0, |p| p.get());
-        answer.node_summaries = view.nodes.iter().map(|(name, node)| summary(node, price(name))).collect();
+        answer.node_summaries = view
+            .nodes
+            .iter()
+            .map(|(name, node)| {
+                let held = decided.held.contains(name);
+                summary(node, price(name), held)
+            })
+            .collect();
     }
     if asked.with_pending {
-        answer.pending = view.pending.iter().map(|pod| pending(pod, verdicts)).collect();
+        answer.pending = view.pending.iter().map(|pod| pending(pod, &decided.verdicts)).collect();
     }
     answer
 }
 
-fn summary(view: &NodeView, micro_usd_per_hour: i64) -> pb::NodeSummary {
+fn summary(view: &NodeView, micro_usd_per_hour: i64, holds_buffers: bool) -> pb::NodeSummary {
     let node = &view.node;
     let offering = node.price_key().filter(|_| node.managed()).map(|key| types::Offering {
         instance_type: key.instance_type.to_owned(),
@@ -70,8 +77,7 @@ fn summary(view: &NodeView, micro_usd_per_hour: i64) -> pb::NodeSummary {
         pods: u32::try_from(view.pods.len()).unwrap_or(u32::MAX),
         phase: phase(view).to_owned(),
         nominated: node.nominated,
-        // Placeholders are placed anew by every solve and stand nowhere for long.
-        holds_buffers: false,
+        holds_buffers,
     }
 }
 

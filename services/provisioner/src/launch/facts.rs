@@ -11,7 +11,7 @@ use kube::config::Kubeconfig;
 use kube::{Api, Client};
 use runtime::Settings;
 use tokio::sync::OnceCell;
-use tracing::warn;
+use tracing::{info, warn};
 
 const IN_CLUSTER_CA: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
 
@@ -108,8 +108,12 @@ async fn dns(kube: &Client) -> Option<String> {
         Ok(service) => {
             service.spec.and_then(|spec| spec.cluster_ip).filter(|ip| ip != "None" && !ip.is_empty())
         }
+        Err(kube::Error::Api(status)) if status.code == 404 => {
+            info!("no service kube-dns: nodes use their image's own idea of cluster DNS");
+            None
+        }
         Err(error) => {
-            warn!(error = %error, "no service kube-dns: nodes use their image's own idea of cluster DNS");
+            warn!(error = %error, "service kube-dns cannot be read: nodes use their image's own idea of cluster DNS");
             None
         }
     }

@@ -19,7 +19,7 @@ use tracing::Instrument as _;
 
 use super::decide::{CONSISTENT, INITIALIZED, LAUNCHED, REGISTERED, Shortfall, Step, conditions_of};
 use super::index::Name;
-use super::metrics::{LifecycleMetrics, Transition};
+use super::metrics::LifecycleMetrics;
 use super::tagging::TagHandle;
 use super::write::{WriteError, Writer};
 use crate::catalog::CatalogHandle;
@@ -130,7 +130,6 @@ impl Hands {
 
     async fn note(&self, job: &Job, findings: &[(&'static str, Finding)]) -> Done {
         let claim = self.writer.conditions(&job.claim, findings, job.now).await?;
-        self.observe(job, &claim);
         Ok(Outcome::claim(claim))
     }
 
@@ -156,37 +155,6 @@ impl Hands {
         self.tags.wanted(&job.claim);
         Ok(self.note(job, &[(CONSISTENT, finding)]).await?.learned(Learned::Scanned))
     }
-
-    /// Times how long conditions had the status they had before.
-    fn observe(&self, job: &Job, after: &NodeClaim) {
-        for type_ in [LAUNCHED, REGISTERED, INITIALIZED] {
-            let (was, is) = (
-                conditions::find(conditions_of(&job.claim), type_),
-                conditions::find(conditions_of(after), type_),
-            );
-            let Some(is) = is else { continue };
-            let since = was.map(|c| c.last_transition_time.0).or_else(|| created(&job.claim));
-            let changed =
-                was.map_or(is.status != conditions::ConditionStatus::Unknown, |was| was.status != is.status);
-            let (Some(since), true) = (since, changed) else { continue };
-            let labels = Transition {
-                r#type: type_,
-                status: match is.status {
-                    conditions::ConditionStatus::True => "True",
-                    conditions::ConditionStatus::False => "False",
-                    _ => "Unknown",
-                },
-                karpenter_sh_nodepool: pool_of(after).to_owned(),
-                karpenter_k8s_aws_ec2nodeclass: after.spec.node_class_ref.name.clone(),
-            };
-            let took = is.last_transition_time.0.duration_since(since).as_secs_f64();
-            self.metrics.transitions.get_or_create(&labels).observe(took.max(0.0));
-        }
-    }
-}
-
-fn created(claim: &NodeClaim) -> Option<Timestamp> {
-    claim.metadata.creation_timestamp.as_ref().map(|time| time.0)
 }
 
 /// The span belongs to the trace of the node's life.

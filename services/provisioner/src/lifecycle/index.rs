@@ -13,6 +13,7 @@ use runtime::watch::Change;
 use rustc_hash::FxHashMap;
 
 use super::decide::{self, Memory};
+use crate::watches::{slim_claim, slim_node};
 
 pub(super) type Name = Arc<str>;
 
@@ -235,31 +236,6 @@ fn same_object<K: Resource>(a: &K, b: &K) -> bool {
 pub(crate) fn is_older<K: Resource>(new: &K, known: &K) -> bool {
     let version = |object: &K| object.meta().resource_version.as_deref().and_then(|v| v.parse::<u64>().ok());
     same_object(new, known) && version(new).zip(version(known)).is_some_and(|(new, known)| new < known)
-}
-
-/// A launched claim's requirements, hundreds of type names, are of no interest any more.
-fn slim_claim(object: Arc<NodeClaim>) -> Arc<NodeClaim> {
-    if decide::provider_id(&object).is_none() || object.spec.requirements.is_empty() {
-        return object;
-    }
-    let mut slim = Arc::unwrap_or_clone(object);
-    slim.spec.requirements = Vec::new();
-    slim.metadata.managed_fields = None;
-    Arc::new(slim)
-}
-
-/// The list of images is the largest part of a Node.
-fn slim_node(object: Arc<Node>) -> Arc<Node> {
-    let has_images = object.status.as_ref().is_some_and(|status| status.images.is_some());
-    if !has_images && object.metadata.managed_fields.is_none() {
-        return object;
-    }
-    let mut slim = Arc::unwrap_or_clone(object);
-    slim.metadata.managed_fields = None;
-    if let Some(status) = &mut slim.status {
-        status.images = None;
-    }
-    Arc::new(slim)
 }
 
 #[cfg(test)]

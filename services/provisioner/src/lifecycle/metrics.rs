@@ -22,6 +22,11 @@ pub(super) struct Created {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(super) struct Pool {
+    pub(super) nodepool: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct Call {
     controller: &'static str,
     method: &'static str,
@@ -36,23 +41,14 @@ struct FailedCall {
     error: &'static str,
 }
 
-/// One change of a condition's status on a NodeClaim.
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-pub(super) struct Transition {
-    pub(super) r#type: &'static str,
-    pub(super) status: &'static str,
-    pub(super) karpenter_sh_nodepool: String,
-    pub(super) karpenter_k8s_aws_ec2nodeclass: String,
-}
-
 type Seconds<L> = Family<L, Histogram, fn() -> Histogram>;
 
 #[derive(Clone)]
 pub(super) struct LifecycleMetrics {
     pub(super) disrupted: Family<Disrupted, Counter>,
     pub(super) nodes_created: Family<Created, Counter>,
-    /// How long a condition had its status before.
-    pub(super) transitions: Seconds<Transition>,
+    /// From a claim's creation to its registration; a name of earlier releases.
+    pub(super) registered: Seconds<Pool>,
     calls: Seconds<Call>,
     failed_calls: Family<FailedCall, Counter>,
 }
@@ -60,11 +56,10 @@ pub(super) struct LifecycleMetrics {
 impl LifecycleMetrics {
     pub(super) fn new(metrics: &Metrics) -> Self {
         let durations: fn() -> Histogram = || Histogram::new(DURATION_BUCKETS);
-        let doubling: fn() -> Histogram = || Histogram::new((0..15).map(|n| 0.5 * f64::from(1 << n)));
         let own = Self {
             disrupted: Family::default(),
             nodes_created: Family::default(),
-            transitions: Family::new_with_constructor(doubling),
+            registered: Family::new_with_constructor(durations),
             calls: Family::new_with_constructor(durations),
             failed_calls: Family::default(),
         };
@@ -79,9 +74,9 @@ impl LifecycleMetrics {
             own.nodes_created.clone(),
         );
         metrics.register(
-            "operator_nodeclaim_status_condition_transition_seconds",
-            "Time a condition of a NodeClaim had its status before it changed",
-            own.transitions.clone(),
+            "karpenter_nodeclaims_registered_duration_seconds",
+            "From the creation of a NodeClaim to its node's registration",
+            own.registered.clone(),
         );
         metrics.register(
             "karpenter_cloudprovider_duration_seconds",

@@ -2,7 +2,7 @@
 //! profile and its end. It launches nothing; dry runs ask EC2 whether it would.
 //!
 //! ```text
-//! watch ─► queue ─► reconcile ─┬─ images, subnets, security_groups, reservations,
+//! watch ─► queue ─► reconcile ─┬─ resolve: images, subnets, security_groups, reservations,
 //!                              │  placement_groups, profiles          one file a resource
 //!                              ├─ validate                            dry runs
 //!                              └─ status, conditions, hash, finalizer
@@ -14,13 +14,16 @@
 
 mod addresses;
 mod cache;
+mod end;
 mod hash;
 mod images;
+mod marks;
 mod placement_groups;
 mod profiles;
 mod queue;
 mod reconcile;
 mod reservations;
+mod resolve;
 mod resolved;
 mod security_groups;
 mod subnets;
@@ -28,17 +31,18 @@ mod sweep;
 mod tags;
 mod validate;
 mod version;
+mod write;
 
 use std::sync::Arc;
 
-use api::EC2NodeClass;
 use cloud::{Launcher, NodeClassSource};
 use runtime::events::Recorder;
-use runtime::watch::Watch;
 use runtime::{Leadership, Settings, Shell};
+use tokio::sync::mpsc;
 
 use crate::launch::{ClusterFacts, Templates};
 use queue::Queue;
+pub(crate) use queue::Told;
 use reconcile::Visit;
 
 pub use addresses::{Addresses, Chosen};
@@ -63,8 +67,11 @@ pub struct Parts {
     pub settings: Arc<Settings>,
 }
 
-/// Starts watching and resolving.
-pub fn spawn(shell: &mut Shell, parts: Parts) {
+/// Feeds the queue: EC2NodeClasses must be watched.
+pub(crate) type Inbox = mpsc::Sender<Told>;
+
+/// Starts resolving.
+pub(crate) fn spawn(shell: &mut Shell, parts: Parts) -> Inbox {
     let settings = &parts.settings;
     let source = || Arc::clone(&parts.source);
     let kube = shell.kube.clone();
@@ -100,8 +107,8 @@ pub fn spawn(shell: &mut Shell, parts: Parts) {
     let (queue, mailbox) = Queue::new(Arc::clone(&visit), parts.leadership.clone());
     let stop = shell.stop();
     shell.process.spawn("nodeclass", queue.run(stop.clone()));
-    shell.watch("nodeclasses", Watch::<EC2NodeClass>::all(kube), mailbox);
     if !settings.isolated_vpc {
         shell.process.spawn("instance-profiles", sweep::run(visit, parts.leadership, stop));
     }
+    mailbox
 }

@@ -22,7 +22,7 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 const IDLE: Duration = Duration::from_hours(1);
 
 /// What the watch says.
-pub(super) struct Told(pub(super) Change<EC2NodeClass>);
+pub(crate) struct Told(pub(super) Change<EC2NodeClass>);
 
 impl From<Change<EC2NodeClass>> for Told {
     fn from(change: Change<EC2NodeClass>) -> Self {

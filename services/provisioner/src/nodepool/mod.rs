@@ -12,6 +12,7 @@ mod hash;
 mod health;
 mod metrics;
 mod readiness;
+mod shifts;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ use tokio::sync::mpsc;
 use crate::deps::Deps;
 
 pub(crate) use actor::Message;
+pub(crate) use shifts::spawn as tell_shifts;
 
 const INBOX: usize = 256;
 

@@ -1,11 +1,11 @@
 //! Decides about pods that wait, window by window, while this replica leads: asks the solver, creates claims, tells people.
 
+mod ahead;
 mod decisions;
 mod report;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use runtime::{Leadership, MinValuesPolicy, PreferencePolicy, Settings, Shell};
@@ -15,31 +15,43 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, info, warn};
 
-use crate::batch::Window;
+use crate::batch::{Batches, Window};
+use crate::buffers::{BufferKey, BuffersHandle, Placed};
 use crate::claims::{self, Creator, Order, Wanted};
 use crate::cluster::{ClusterView, nomination_window};
 use crate::deps::Deps;
 use crate::metrics::Metrics;
+use ahead::Solving;
 use decisions::{Decisions, PodId};
 pub(crate) use decisions::{Verdict, Verdicts};
 use report::Reporter;
 
-/// The longest that one decision may take.
-const SOLVE_LIMIT: Duration = Duration::from_secs(60);
 /// Reason of claims made for pods, as in the reference's metric.
 const PROVISIONED: &str = "provisioned";
 
+/// What the last decision came to; for questions.
+#[derive(Default)]
+pub(crate) struct Decided {
+    pub(crate) verdicts: Verdicts,
+    /// Nodes that have room for placeholders of CapacityBuffers: they are not empty.
+    pub(crate) held: BTreeSet<Arc<str>>,
+}
+
 /// What pods were told last; for questions.
-pub(crate) type VerdictsHandle = watch::Receiver<Arc<Verdicts>>;
+pub(crate) type VerdictsHandle = watch::Receiver<Arc<Decided>>;
 
 pub(crate) struct Scheduler {
     deps: Deps,
     metrics: Metrics,
     creator: Creator,
     windows: mpsc::Receiver<Window>,
+    /// Changes when pods have stopped coming into a window.
+    lulls: watch::Receiver<u64>,
+    ahead: Option<Solving>,
     decisions: Decisions,
-    verdicts: watch::Sender<Arc<Verdicts>>,
+    verdicts: watch::Sender<Arc<Decided>>,
     reporter: Reporter,
+    buffers: BuffersHandle,
 }
 
 pub(crate) fn spawn(
@@ -47,12 +59,16 @@ pub(crate) fn spawn(
     deps: Deps,
     metrics: Metrics,
     creator: Creator,
-    windows: mpsc::Receiver<Window>,
+    from: Batches,
+    buffers: BuffersHandle,
 ) -> VerdictsHandle {
     let (verdicts, seen) = watch::channel(Arc::default());
     let reporter = Reporter::new(deps.recorder.clone());
+    let decisions = Decisions::default();
+    let Batches { windows, lulls } = from;
+    let ahead = None;
     let scheduler =
-        Scheduler { deps, metrics, creator, windows, decisions: Decisions::default(), verdicts, reporter };
+        Scheduler { deps, metrics, creator, windows, lulls, ahead, decisions, verdicts, reporter, buffers };
     let stop = shell.stop();
     shell.process.spawn("schedule", scheduler.run(stop));
     seen
@@ -91,6 +107,13 @@ impl Scheduler {
                     None
                 }
                 Some(window) = self.windows.recv() => Some(window),
+                Ok(()) = self.lulls.changed() => {
+                    // What the leader before made must be known first.
+                    if leads {
+                        self.solve_ahead().await;
+                    }
+                    continue;
+                }
             };
             // Followers keep their state warm and decide nothing.
             if !leadership.is_leader() {
@@ -102,30 +125,13 @@ impl Scheduler {
                 let span = tracing::info_span!(parent: None, "provision", pods = tracing::field::Empty, nodeclaims = tracing::field::Empty);
                 Window { span, opened: Instant::now(), closed: Instant::now(), size: 0 }
             });
-            if !std::mem::replace(&mut leads, true) || window.size == 0 {
-                self.catch_up().await;
+            if (!std::mem::replace(&mut leads, true) || window.size == 0)
+                && !self.creator.catch_up(&term.lost()).await
+            {
+                continue;
             }
             let span = window.span.clone();
             self.decide(window, &term.lost()).instrument(span).await?;
-        }
-    }
-
-    /// A new leader must know every claim that the former one made, also those that its watch has not shown yet.
-    async fn catch_up(&self) {
-        loop {
-            match self.creator.claims.list(&kube::api::ListParams::default()).await {
-                Ok(list) => {
-                    let ours = list.items.into_iter().filter(|c| c.spec.node_class_ref.is_supported());
-                    return self.deps.cluster.assume(ours.map(Arc::new).collect()).await;
-                }
-                Err(error) => {
-                    warn!(%error, "cannot list NodeClaims, so nothing is decided yet");
-                    tokio::time::sleep(Duration::from_secs(1)).await;
-                    if !self.deps.leadership.is_leader() {
-                        return;
-                    }
-                }
-            }
         }
     }
 
@@ -138,7 +144,12 @@ impl Scheduler {
         let waiting = view.pending.iter().filter(|p| p.nominated.is_none()).count();
         let ignored = view.pending.iter().filter(|p| p.rejected.is_some()).count();
         if waiting > 0 {
-            info!(pods = waiting, window = ?window.closed.duration_since(window.opened), "found provisionable pod(s)");
+            info!(
+                pods = waiting,
+                window = ?window.closed.duration_since(window.opened),
+                closed_ms_ago = window.closed.elapsed().as_micros() as f64 / 1e3,
+                "found provisionable pod(s)"
+            );
         }
         self.metrics.batch_size.observe(window.size as f64);
         self.metrics.begin(waiting);
@@ -163,27 +174,34 @@ impl Scheduler {
         if !plan.new_nodes.is_empty() {
             self.metrics.decided_to_created.observe(window.closed.elapsed().as_secs_f64());
         }
-        self.nominate(&plan).await;
+        self.nominate(&view, &plan).await;
+        let (placed, held) = placeholders(&view, &plan);
+        self.buffers.decided(placed);
         self.reporter.unplaced(&view, &plan, &pods);
-        self.verdicts.send_replace(Arc::new(self.decisions.verdicts()));
+        self.verdicts.send_replace(Arc::new(Decided { verdicts: self.decisions.verdicts(), held }));
         Ok(())
     }
 
-    async fn solve(&self, view: &Arc<ClusterView>, lost: &CancellationToken) -> anyhow::Result<Plan> {
-        let options = options(&self.deps.settings);
-        let (view, lost) = (Arc::clone(view), lost.clone());
+    /// The plan that was made ahead, where nothing has changed since.
+    async fn solve(&mut self, view: &Arc<ClusterView>, lost: &CancellationToken) -> anyhow::Result<Plan> {
+        let made = self.ahead.take().filter(|made| made.is_about(view));
         let span = tracing::info_span!(
             "solve",
             pods = view.snapshot.pending_count(),
-            classes = view.snapshot.class_count()
+            classes = view.snapshot.class_count(),
+            ahead = made.is_some()
         );
-        let solve = move || {
-            let deadline = std::time::Instant::now() + SOLVE_LIMIT;
-            solver::solve(&view.snapshot, &options, &|| {
-                std::time::Instant::now() < deadline && !lost.is_cancelled()
-            })
-        };
-        Ok(tokio::task::spawn_blocking(solve).instrument(span).await?)
+        let solving = made.unwrap_or_else(|| Solving::start(view, options(&self.deps.settings), lost));
+        solving.plan().instrument(span).await
+    }
+
+    /// Pods have stopped coming, the window is still open.
+    async fn solve_ahead(&mut self) {
+        let Some(lost) = self.deps.leadership.until_lost() else { return };
+        let view = self.deps.cluster.fresh().await;
+        if view.synced && !self.ahead.as_ref().is_some_and(|made| made.is_about(&view)) {
+            self.ahead = Some(Solving::start(&view, options(&self.deps.settings), &lost));
+        }
     }
 
     async fn carry_out(&mut self, view: &ClusterView, plan: &Plan, pods: &PodIds, lost: &CancellationToken) {
@@ -238,15 +256,39 @@ impl Scheduler {
     }
 
     /// Nodes that are there and have room: nobody should take them away before the scheduler has bound the pods.
-    async fn nominate(&mut self, plan: &Plan) {
-        if plan.existing.is_empty() {
+    async fn nominate(&mut self, view: &ClusterView, plan: &Plan) {
+        let real = |node: &&solver::ExistingNode| node.pods.iter().any(|pod| !view.is_placeholder(pod));
+        let nodes: Vec<_> = plan.existing.iter().filter(real).map(|n| Arc::clone(&n.node)).collect();
+        if nodes.is_empty() {
             return;
         }
         let window = nomination_window(&self.deps.settings);
         let until = Timestamp::now().checked_add(window).unwrap_or(Timestamp::MAX);
-        let nodes = plan.existing.iter().map(|n| Arc::clone(&n.node)).collect();
         self.deps.cluster.nominate(nodes, until).await;
     }
+}
+
+/// What became of the placeholders of each buffer, and which nodes have room for some.
+fn placeholders(view: &ClusterView, plan: &Plan) -> (BTreeMap<BufferKey, Placed>, BTreeSet<Arc<str>>) {
+    let (mut placed, mut held) = (BTreeMap::<BufferKey, Placed>::new(), BTreeSet::new());
+    if view.placeholders.is_empty() {
+        return (placed, held);
+    }
+    let owner = |pod: &solver::PodRef| {
+        view.placeholders.get(&(Arc::clone(&pod.namespace), Arc::clone(&pod.name))).cloned()
+    };
+    for node in &plan.existing {
+        for key in node.pods.iter().filter_map(owner) {
+            placed.entry(key).or_default().fit += 1;
+            held.insert(Arc::clone(&node.node));
+        }
+    }
+    let lacking = plan.new_nodes.iter().flat_map(|n| &n.pods);
+    let lacking = lacking.chain(plan.unschedulable.iter().map(|left| &left.pod)).chain(&plan.unreached);
+    for key in lacking.filter_map(owner) {
+        placed.entry(key).or_default().lack += 1;
+    }
+    (placed, held)
 }
 
 /// Pods of a plan by their name in it.

@@ -11,7 +11,7 @@ use tracing::{info, warn};
 use super::super::decide::{
     CONSISTENT, INITIALIZED, REGISTERED, Registration, initialization_gate, provider_id,
 };
-use super::super::metrics::Created;
+use super::super::metrics::{Created, Pool};
 use super::super::write::{WriteError, is_conflict, set_conditions};
 use super::{Done, Hands, Job, Learned, Outcome, about, label, pool_of};
 use crate::nodepool::Registered;
@@ -57,7 +57,6 @@ impl Hands {
                 true
             })
             .await?;
-        self.observe(job, &claim);
         let (nodepool, zone) = (pool_of(&claim).to_owned(), label(&claim, labels::ZONE).to_owned());
         info!(
             nodeclaim = &*job.name,
@@ -66,6 +65,10 @@ impl Hands {
             provider_id = provider_id(&claim),
             "registered nodeclaim"
         );
+        if let Some(created) = &claim.metadata.creation_timestamp {
+            let took = job.now.duration_since(created.0).as_secs_f64().max(0.0);
+            self.metrics.registered.get_or_create(&Pool { nodepool: nodepool.clone() }).observe(took);
+        }
         self.metrics.nodes_created.get_or_create(&Created { nodepool, zone }).inc();
         self.health.report(&claim, Registered::Yes);
         self.tags.wanted(&claim);

@@ -61,7 +61,6 @@ impl Hands {
             })
             .await?;
         let claim = self.writer.claim_status(&claim, |claim| record(claim, launched, job)).await?;
-        self.observe(job, &claim);
         info!(
             nodeclaim = &*job.name,
             nodepool = pool_of(&claim),
