@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::kubernetes::namespace;
 use crate::stack::Stack;
-use crate::wait::eventually;
+use crate::wait::{eventually, patiently};
 
 /// Label that ties pods to the pool of their test.
 const TENANT: &str = "integration.example.com/tenant";
@@ -97,8 +97,13 @@ impl Workload {
 
     /// Waits until exactly `count` pods of a Deployment run, and returns their nodes' names.
     pub async fn running(&self, name: &str, count: usize) -> Result<Vec<String>> {
+        self.running_within(name, count, 1).await
+    }
+
+    /// The same with so many times the patience: thousands of pods take their time on a small machine.
+    pub async fn running_within(&self, name: &str, count: usize, patience: u32) -> Result<Vec<String>> {
         let selector = ListParams::default().labels(&format!("app={name}"));
-        eventually(&format!("{count} pods of {name} to run"), || async {
+        patiently(patience, &format!("{count} pods of {name} to run"), || async {
             let pods = self.pods().list(&selector).await?.items;
             let nodes: Vec<String> = pods
                 .iter()
@@ -125,6 +130,12 @@ impl Workload {
         Ok(nodes.into_iter().map(|node| (node.name_any(), node)).collect())
     }
 
+    /// Every node there is.
+    pub async fn all_nodes(&self) -> Result<BTreeMap<String, Node>> {
+        let nodes = Api::<Node>::all(self.client.clone()).list(&ListParams::default()).await?.items;
+        Ok(nodes.into_iter().map(|node| (node.name_any(), node)).collect())
+    }
+
     pub fn deployments(&self) -> Api<Deployment> {
         Api::namespaced(self.client.clone(), &self.name)
     }
@@ -133,12 +144,23 @@ impl Workload {
         Api::namespaced(self.client.clone(), &self.name)
     }
 
-    /// Deletes the pool, which takes its claims along, and waits until no claim is left.
+    /// Deletes the workloads and the pool, which takes its claims along, and waits until no claim is left.
     pub async fn remove(&self) -> Result<()> {
+        self.remove_with(&[]).await
+    }
+
+    /// The same, waiting for the claims of other pools too, which the test has deleted already.
+    pub async fn remove_with(&self, pools_gone: &[&str]) -> Result<()> {
+        // Without the workloads no pod waits for a node that is not to come any more.
+        self.deployments().delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
         let pools: Api<NodePool> = Api::all(self.client.clone());
         pools.delete(&self.name, &DeleteParams::default()).await?;
+        let names: Vec<&str> = pools_gone.iter().copied().chain([self.name.as_str()]).collect();
+        let selector = format!("karpenter.sh/nodepool in ({})", names.join(","));
+        let left = ListParams::default().labels(&selector);
+        let claims = Api::<NodeClaim>::all(self.client.clone());
         eventually("all claims of the pool to be gone", || async {
-            Ok(self.claims().await?.is_empty().then_some(()))
+            Ok(claims.list(&left).await?.items.is_empty().then_some(()))
         })
         .await?;
         let classes: Api<EC2NodeClass> = Api::all(self.client.clone());

@@ -18,6 +18,10 @@ mod nodeclass;
 mod outage;
 mod pricing;
 mod provisioning;
+mod provisioning_markets;
+mod provisioning_placement;
+mod provisioning_sizes;
+mod provisioning_soak;
 mod real_node;
 mod removal_scene;
 mod rpc_access;
@@ -36,6 +40,12 @@ fn main() -> ExitCode {
     tests.extend(interruption::tests());
     tests.extend(interruption_soak::tests());
     tests.extend(outage::tests());
+    tests.extend(lifecycle::tests());
+    tests.extend(nodeclass::tests());
+    tests.extend(provisioning::tests());
+    tests.extend(provisioning_markets::tests());
+    tests.extend(provisioning_sizes::tests());
+    tests.extend(provisioning_soak::tests());
     tests.extend(real_node::tests());
     tests.extend(termination::tests());
     tests.extend(termination_bad_input::tests());
@@ -49,10 +59,8 @@ fn main() -> ExitCode {
     // enough to judge every change by it.
     for young in [
         interruption_replacement::tests(),
-        lifecycle::tests(),
-        nodeclass::tests(),
         pricing::tests(),
-        provisioning::tests(),
+        provisioning_placement::tests(),
     ] {
         tests.extend(young.into_iter().map(|test| Test { soak: true, alone: true, ..test }));
     }

@@ -38,8 +38,8 @@ async fn says(
 }
 
 async fn a_misconfigured_class_says_what_is_missing_and_recovers_when_mended(stack: Stack) -> Result<()> {
-    Service::start(&stack, "pricing-cache", 1, &[])?;
-    Service::start(&stack, "provisioner", 1, &[])?;
+    let prices = Service::start(&stack, "pricing-cache", 1, &[])?;
+    let provisioner = Service::start(&stack, "provisioner", 1, &[])?;
     let terms = json!([{"tags": {"karpenter.sh/discovery": NOWHERE}}]);
     let wrong = json!({
         "role": "NoSuchRole", "amiFamily": "AL2023",
@@ -90,7 +90,15 @@ async fn a_misconfigured_class_says_what_is_missing_and_recovers_when_mended(sta
     let node = work.nodes().await?.into_values().next().context("the pod runs on a node of the pool")?;
     let labels: BTreeMap<String, String> = node.metadata.labels.unwrap_or_default();
     ensure!(labels.get("karpenter.sh/nodepool").map(String::as_str) == Some(name), "{labels:?}");
-    a_class_in_use_stays(&stack, &classes, name).await
+    a_class_in_use_stays(&stack, &classes, name).await?;
+
+    let termination = Service::start(&stack, "termination", 1, &[])?;
+    pools.delete(name, &DeleteParams::default()).await?;
+    eventually("the class to end after its last claim", || async {
+        Ok((work.claims().await?.is_empty() && classes.get_opt(name).await?.is_none()).then_some(()))
+    })
+    .await?;
+    [termination, provisioner, prices].iter().try_for_each(|service| service.stop(&stack))
 }
 
 /// Deleting a class waits for its claims, and says for which.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, Result, ensure};
 use integration::rpc::Impersonation;
 use integration::workload::Workload;
-use integration::{Service, Stack, Test, eventually, test};
+use integration::{Service, Stack, Test, aws, eventually, test};
 use k8s_openapi::api::core::v1::Event;
 use kube::ResourceExt as _;
 use kube::api::{Api, ListParams};
@@ -27,18 +27,21 @@ pub(crate) fn tests() -> Vec<Test> {
     ]
 }
 
-/// Everything from a pending pod to a running one.
-fn services(stack: &Stack) -> Result<Vec<Service>> {
-    let names = ["pricing-cache", "provisioner", "termination"];
-    names.into_iter().map(|name| Service::start(stack, name, 1, &[])).collect()
+/// Everything from a pending pod to a running one and back; the provisioner, second in the list, gets these flags.
+pub(crate) fn services(stack: &Stack, flags: &[&str]) -> Result<Vec<Service>> {
+    Ok(vec![
+        Service::start(stack, "pricing-cache", 1, &[])?,
+        Service::start(stack, "provisioner", 1, flags)?,
+        Service::start(stack, "termination", 1, &[])?,
+    ])
 }
 
-fn stop(stack: &Stack, services: &[Service]) -> Result<()> {
+pub(crate) fn stop(stack: &Stack, services: &[Service]) -> Result<()> {
     services.iter().rev().try_for_each(|service| service.stop(stack))
 }
 
 async fn mixed_pods_become_nodes_that_fit_them_and_run(stack: Stack) -> Result<()> {
-    let running = services(&stack)?;
+    let running = services(&stack, &[])?;
     let workload = Workload::new(&stack, "mixed", json!({}), json!({})).await?;
     let selector = |pairs: Value| json!({"nodeSelector": pairs});
     let spread = json!({"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": labels::ZONE,
@@ -85,8 +88,53 @@ async fn mixed_pods_become_nodes_that_fit_them_and_run(stack: Stack) -> Result<(
     let created = provisioner
         .metric("karpenter_nodeclaims_created_total", &format!("nodepool=\"{}\"", workload.name))?;
     ensure!(created as usize == claims.len(), "{created} creations counted for {} claims", claims.len());
+    instances_are_what_their_claims_say(&stack, &workload).await?;
+
+    // Ten times as many: what is there is used, and one node more is made for no pod twice.
+    workload.scale("small", 470).await?;
+    workload.running("small", 470).await?;
+    let grown = workload.claims().await?;
+    let before: BTreeSet<String> = claims.iter().map(|c| c.name_any()).collect();
+    let after: BTreeSet<String> = grown.iter().map(|c| c.name_any()).collect();
+    ensure!(after.is_superset(&before), "nodes were replaced: {before:?} {after:?}");
+    instances_are_what_their_claims_say(&stack, &workload).await?;
+    let cost =
+        provisioner.metric("karpenter_nodepools_cost_total", &format!("nodepool=\"{}\"", workload.name))?;
+    ensure!(cost > 0.0, "the pool costs nothing");
+    let bound = provisioner.metric("karpenter_pods_state", &format!("namespace=\"{}\"", workload.name))?;
+    ensure!(bound as usize == 500, "{bound} of 500 pods are shown");
     workload.remove().await?;
     stop(&stack, &running)
+}
+
+/// One instance a claim, tagged for it, and of the type, zone and way of buying that claim and node say.
+async fn instances_are_what_their_claims_say(stack: &Stack, workload: &Workload) -> Result<()> {
+    let all = aws::get(stack, "/instances?state=running")?;
+    let all = all["instances"].as_array().cloned().context("a list of instances")?;
+    let nodes = workload.nodes().await?;
+    for claim in workload.claims().await? {
+        let name = claim.name_any();
+        let own: Vec<&Value> = all.iter().filter(|i| i["tags"]["karpenter.sh/nodeclaim"] == name).collect();
+        let [instance] = own[..] else { anyhow::bail!("{name} has {own:?}") };
+        let tags = &instance["tags"];
+        ensure!(tags["karpenter.sh/nodepool"] == workload.name, "{tags}");
+        ensure!(tags["karpenter.k8s.aws/ec2nodeclass"] == workload.name, "{tags}");
+        ensure!(tags["eks:eks-cluster-name"] == stack.var("CLUSTER_NAME")?, "{tags}");
+        let status = claim.status.clone().unwrap_or_default();
+        let id = instance["id"].as_str().unwrap_or_default();
+        ensure!(status.provider_id.is_some_and(|known| known.ends_with(id)), "{name} is not {id}");
+        let node = status.node_name.and_then(|node| nodes.get(&node)).context("the claim's node")?;
+        for key in
+            [labels::INSTANCE_TYPE, labels::ZONE, labels::CAPACITY_TYPE, labels::ARCH, labels::NODEPOOL]
+        {
+            let (on_claim, on_node) = (claim.labels().get(key), node.labels().get(key));
+            ensure!(
+                on_claim.is_some() && on_claim == on_node,
+                "{key} of {name}: {on_claim:?} and {on_node:?}"
+            );
+        }
+    }
+    Ok(())
 }
 
 async fn events(workload: &Workload, pod: &str, reason: &str) -> Result<Vec<Event>> {
@@ -98,7 +146,7 @@ async fn events(workload: &Workload, pod: &str, reason: &str) -> Result<Vec<Even
 }
 
 async fn a_pod_that_fits_nowhere_is_explained_once_and_nothing_is_made(stack: Stack) -> Result<()> {
-    let running = services(&stack)?;
+    let running = services(&stack, &[])?;
     let workload = Workload::new(&stack, "nowhere", json!({}), json!({})).await?;
     workload.deploy("giant", 1, "9000", json!({})).await?;
     let pod = eventually("the pod", || async {
@@ -164,7 +212,7 @@ async fn a_new_leader_makes_no_second_claim_for_the_same_pods(stack: Stack) -> R
 }
 
 async fn questions_are_answered_and_a_command_makes_replacements_once(stack: Stack) -> Result<()> {
-    let running = services(&stack)?;
+    let running = services(&stack, &[])?;
     let workload = Workload::new(&stack, "questions", json!({}), json!({})).await?;
     workload.deploy("asked", 3, "1", json!({})).await?;
     let mut nodes = workload.running("asked", 3).await?;

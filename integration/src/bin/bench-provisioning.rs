@@ -1,0 +1,286 @@
+//! How fast pods without a place become calls to EC2, and what a large cluster costs the provisioner. Prints figures beside
+//! their bars. Uses the services of the same build as itself: only a release build says something about the bars.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use api::NodeClaim;
+use clap::Parser;
+use futures::StreamExt as _;
+use integration::workload::Workload;
+use integration::{Service, Stack, aws, eventually};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Client, ResourceExt as _};
+use serde_json::{Value, json};
+
+#[derive(Parser)]
+struct Options {
+    /// Bursts that are measured.
+    #[arg(long, default_value_t = 10)]
+    rounds: usize,
+    /// Pods of each burst.
+    #[arg(long, default_value_t = 1000)]
+    pods: u32,
+    /// Nodes that are there already.
+    #[arg(long, default_value_t = 1000)]
+    nodes: usize,
+    /// Running pods on those nodes; then memory, idle load and a change of leader are measured instead of bursts.
+    #[arg(long, default_value_t = 0)]
+    bound_pods: usize,
+    /// Changes of pods a second while the idle load is measured.
+    #[arg(long, default_value_t = 100)]
+    changes: u32,
+}
+
+fn main() -> Result<()> {
+    let options = Options::parse();
+    let stack = Stack::up_in("bench-provisioning")?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let outcome = runtime.block_on(measure(&stack, &options));
+    stack.down()?;
+    outcome
+}
+
+async fn measure(stack: &Stack, options: &Options) -> Result<()> {
+    let client = stack.admin().await?;
+    nodes(&client, options.nodes).await?;
+    if options.bound_pods > 0 {
+        bound_pods(&client, options.nodes, options.bound_pods).await?;
+        return large(stack, &client, options).await;
+    }
+    start(stack, "pricing-cache", 1)?;
+    start(stack, "termination", 1)?;
+    let provisioner = start(stack, "provisioner", 1)?;
+    let workload = Workload::new(stack, "bench", json!({}), json!({})).await?;
+    let (mut first, mut all) = (Vec::new(), Vec::new());
+    // The first round makes launch templates and warms up connections; it is shown and not counted.
+    for round in 0..=options.rounds {
+        let figures = burst(stack, &workload, options.pods).await?;
+        println!(
+            "round {round}: {} fleet calls, first {:.1} ms and last {:.1} ms after the window closed",
+            figures.len(),
+            figures.first().copied().unwrap_or_default(),
+            figures.last().copied().unwrap_or_default()
+        );
+        if round > 0 {
+            first.extend(figures.first().copied());
+            all.extend(figures);
+        }
+    }
+    show("window closed to first CreateFleet", &mut first);
+    show("window closed to CreateFleet, all claims", &mut all);
+    println!(
+        "provisioner: {:.1} s of a core, {} MiB resident",
+        provisioner.cpu_ticks()? as f64 / 100.0,
+        provisioner.resident_bytes()? >> 20
+    );
+    workload.remove().await
+}
+
+fn show(what: &str, values: &mut [f64]) {
+    values.sort_by(f64::total_cmp);
+    let at = |share: usize| values.get((values.len() * share / 100).min(values.len() - 1)).copied();
+    if let (Some(p50), Some(p99)) = (at(50), at(99)) {
+        println!("{what}: p50 {p50:.1} ms (bar 20), p99 {p99:.1} ms (bar 100), {} values", values.len());
+    }
+}
+
+/// Binaries of the same build as this program.
+fn start(stack: &Stack, name: &str, replica: u32) -> Result<Service> {
+    let directory = std::env::current_exe()?.parent().context("the program lies in a directory")?.to_owned();
+    let directory = directory.to_str().context("a path in UTF-8")?;
+    Service::start_with(stack, name, replica, &["--bin-dir", directory])
+}
+
+/// Milliseconds from the end of the window to the beginning of each fleet call, in order.
+async fn burst(stack: &Stack, workload: &Workload, pods: u32) -> Result<Vec<f64>> {
+    let since = aws::get(stack, "/calls?limit=1")?["requests"][0]["n"].as_i64().unwrap_or(0);
+    let shares: [(&str, u32, &str); 4] = [
+        ("a", pods * 4 / 10, "100m"),
+        ("b", pods * 3 / 10, "250m"),
+        ("c", pods * 2 / 10, "500m"),
+        ("d", pods / 10, "1"),
+    ];
+    let began = Timestamp::now();
+    for (name, count, cpu) in shares {
+        workload.deploy(name, count, cpu, json!({})).await?;
+    }
+    let total: usize = shares.iter().map(|(_, count, _)| *count as usize).sum();
+    let calls = eventually("a fleet call for every claim, and a claim for every pod", || async {
+        let waiting =
+            workload.pods().list(&ListParams::default().fields("spec.nodeName=")).await?.items.len();
+        let pods = workload.pods().list(&ListParams::default().limit(1)).await?;
+        let claims = workload.claims().await?.len();
+        let calls = fleet_calls(stack, since)?;
+        let made = pods.metadata.remaining_item_count.unwrap_or(0) + 1 >= i64::try_from(total).unwrap_or(0);
+        Ok((made && claims > 0 && calls.len() >= claims && waiting == 0).then_some(calls))
+    })
+    .await?;
+    let closed = windows(stack, began)?;
+    ensure!(!closed.is_empty(), "no window was logged");
+    // Each call belongs to the last window that closed before it.
+    let mut figures: Vec<f64> = calls
+        .iter()
+        .filter_map(|call| {
+            let window = closed.iter().rev().find(|at| **at <= *call)?;
+            Some((call - window) * 1e3)
+        })
+        .collect();
+    figures.sort_by(f64::total_cmp);
+    clear(workload).await?;
+    Ok(figures)
+}
+
+async fn clear(workload: &Workload) -> Result<()> {
+    workload.deployments().delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+    let claims: Api<NodeClaim> = Api::all(workload.client.clone());
+    claims.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+    eventually("an empty cluster", || async {
+        let pods = workload.pods().list(&ListParams::default().limit(1)).await?.items;
+        Ok((pods.is_empty() && workload.claims().await?.is_empty()).then_some(()))
+    })
+    .await
+}
+
+/// When each CreateFleet began, seconds since 1970.
+fn fleet_calls(stack: &Stack, since: i64) -> Result<Vec<f64>> {
+    let calls = aws::get(stack, &format!("/calls?action=CreateFleet&since={since}&limit=1000"))?;
+    let calls = calls["requests"].as_array().context("a list of calls")?;
+    let real = calls.iter().filter(|call| call["status"] == 200);
+    Ok(real.filter_map(|call| Some(call["time"].as_f64()? - call["ms"].as_f64()? / 1e3)).collect())
+}
+
+/// When windows closed since `began`, seconds since 1970, from the provisioner's own log.
+fn windows(stack: &Stack, began: Timestamp) -> Result<Vec<f64>> {
+    let log = std::fs::read_to_string(stack.dir().join("log/provisioner-1.log"))?;
+    let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let found = lines.filter(|line| line["message"] == "found provisionable pod(s)").filter_map(|line| {
+        let at: Timestamp = line["time"].as_str()?.parse().ok()?;
+        let closed = at.as_microsecond() as f64 / 1e6 - line["closed_ms_ago"].as_f64()? / 1e3;
+        (at >= began).then_some(closed)
+    });
+    Ok(found.collect())
+}
+
+async fn nodes(client: &Client, count: usize) -> Result<()> {
+    let api: Api<Node> = Api::all(client.clone());
+    let make = |index: usize| {
+        let api = api.clone();
+        async move {
+            let name = format!("other-{index}");
+            let amounts = json!({"cpu": "16", "memory": "64Gi", "pods": "110"});
+            let node: Node = serde_json::from_value(json!({
+                "metadata": {
+                    "name": name,
+                    "labels": {
+                        "kubernetes.io/hostname": name, "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux",
+                        "topology.kubernetes.io/zone": "us-west-2a", "node.kubernetes.io/instance-type": "m5.4xlarge",
+                    },
+                },
+                "spec": {"providerID": format!("aws:///us-west-2a/i-other{index:012}")},
+                "status": {
+                    "capacity": amounts, "allocatable": amounts,
+                    "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "ready"}],
+                },
+            }))?;
+            api.create(&PostParams::default(), &node).await?;
+            anyhow::Ok(())
+        }
+    };
+    let made: Vec<Result<()>> =
+        futures::stream::iter((0..count).map(make)).buffer_unordered(32).collect().await;
+    made.into_iter().collect()
+}
+
+/// Pods bound to the nodes as if a scheduler had done it, of 300 workloads.
+async fn bound_pods(client: &Client, nodes: usize, count: usize) -> Result<()> {
+    let namespace = integration::kubernetes::namespace(client, "large").await?;
+    let api: Api<Pod> = Api::namespaced(client.clone(), &namespace);
+    let began = Instant::now();
+    let make = |index: usize| {
+        let api = api.clone();
+        async move {
+            let (app, node) = (format!("app-{}", index % 300), format!("other-{}", index % nodes));
+            let pod: Pod = serde_json::from_value(json!({
+                "metadata": {
+                    "name": format!("{app}-{index}"),
+                    "labels": {"app": app, "pod-template-hash": "5d8c7f9b6c"},
+                },
+                "spec": {
+                    "nodeName": node,
+                    "containers": [{
+                        "name": "app", "image": "registry.example.com/team/app:1.2.3",
+                        "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}],
+                        "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "256Mi"}},
+                    }],
+                },
+            }))?;
+            api.create(&PostParams::default(), &pod).await?;
+            anyhow::Ok(())
+        }
+    };
+    let mut made = futures::stream::iter((0..count).map(make)).buffer_unordered(64);
+    let mut done = 0;
+    while let Some(one) = made.next().await {
+        one?;
+        done += 1;
+        if done % 10_000 == 0 {
+            println!("{done} pods after {:.0} s", began.elapsed().as_secs_f64());
+        }
+    }
+    Ok(())
+}
+
+async fn large(stack: &Stack, client: &Client, options: &Options) -> Result<()> {
+    start(stack, "pricing-cache", 1)?;
+    let began = Instant::now();
+    let (one, two) = (start(stack, "provisioner", 1)?, start(stack, "provisioner", 2)?);
+    println!("two provisioners ready after {:.1} s", began.elapsed().as_secs_f64());
+    let workload = Workload::new(stack, "idle", json!({}), json!({})).await?;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    for service in [&one, &two] {
+        println!("{}: {} MB resident (bar 400)", service.identity(), service.resident_bytes()? / 1_000_000);
+    }
+    let before = (one.cpu_ticks()?, two.cpu_ticks()?);
+    let seconds = 30;
+    change_pods(client, options.changes, seconds).await?;
+    let share = |now: u64, then: u64| (now - then) as f64 / seconds as f64;
+    println!(
+        "{} pod changes a second: {:.1} % and {:.1} % of a core (bar 5)",
+        options.changes,
+        share(one.cpu_ticks()?, before.0),
+        share(two.cpu_ticks()?, before.1)
+    );
+    for service in [&one, &two] {
+        println!("{}: {} MB resident (bar 400)", service.identity(), service.resident_bytes()? / 1_000_000);
+    }
+    let leads = |s: &Service| s.metric("leader_election_master_status", "").is_ok_and(|v| v > 0.0);
+    let (leader, follower) = if leads(&one) { (one, two) } else { (two, one) };
+    workload.deploy("waits", 3, "1", json!({})).await?;
+    leader.kill(stack)?;
+    eventually("the follower to lead", || async { Ok(leads(&follower).then_some(())) }).await?;
+    let led = Instant::now();
+    eventually("its first decision", || async {
+        let count = follower.metric("karpenter_scheduler_scheduling_duration_seconds_count", "")?;
+        Ok((count > 0.0).then_some(()))
+    })
+    .await?;
+    println!("leader change: first decision {:.2} s after it leads (bar 3)", led.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// Annotates pods, one after the other, evenly over the time.
+async fn change_pods(client: &Client, a_second: u32, seconds: u32) -> Result<()> {
+    let api: Api<Pod> = Api::all(client.clone());
+    let some = api.list(&ListParams::default().limit(a_second * seconds)).await?.items;
+    let mut tick = tokio::time::interval(Duration::from_secs(1) / a_second);
+    for (number, pod) in some.iter().cycle().take((a_second * seconds) as usize).enumerate() {
+        tick.tick().await;
+        let own: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
+        let patch = Patch::Merge(json!({"metadata": {"labels": {"round": format!("r{}", number % 7)}}}));
+        own.patch(&pod.name_any(), &PatchParams::default(), &patch).await?;
+    }
+    Ok(())
+}
