@@ -11,7 +11,7 @@ use kube::Resource;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::{counter::Counter, family::Family, histogram::Histogram};
-use runtime::Metrics;
+use runtime::{Leadership, Metrics};
 use runtime::watch::{Change, Index};
 
 use super::gauges;
@@ -62,6 +62,8 @@ pub(crate) struct Tracker<K> {
     own: Families,
     /// The same under the names without the kind.
     general: Families,
+    /// Each change is counted by one replica.
+    leadership: Leadership,
     kind: PhantomData<fn(K)>,
 }
 
@@ -74,9 +76,13 @@ impl<K: Conditioned> Tracker<K> {
         if gauges {
             let (group, kind) = (K::group(&()).into_owned(), K::kind(&()).into_owned());
             general.tables.lock().unwrap_or_else(PoisonError::into_inner).push((group, kind, table.clone()));
-            metrics.register_collector(OfKind { word, table: table.clone() });
+            metrics.register_collector(OfKind {
+                word,
+                table: table.clone(),
+                leadership: general.leadership.clone(),
+            });
         }
-        Self { table, own, general: general.families.clone(), kind: PhantomData }
+        Self { table, own, general: general.families.clone(), leadership: general.leadership.clone(), kind: PhantomData }
     }
 
     fn put(&self, table: &mut BTreeMap<Key, Object>, object: &K) {
@@ -90,7 +96,7 @@ impl<K: Conditioned> Tracker<K> {
         let old = table.insert(key(object), new);
         let Some(new) = table.get(&key(object)) else { return };
         // Nothing is known of what an object went through before it was first seen.
-        if let Some(old) = old.filter(|old| old.uid == new.uid) {
+        if let Some(old) = old.filter(|old| old.uid == new.uid && self.leadership.is_leader()) {
             self.compare(&old, new);
         }
     }
@@ -121,7 +127,7 @@ impl<K: Conditioned> Tracker<K> {
 
     fn remove(&self, table: &mut BTreeMap<Key, Object>, key: &Key, now: Timestamp) {
         let Some(old) = table.remove(key) else { return };
-        if let Some(since) = old.ending_since {
+        if let Some(since) = old.ending_since.filter(|_| self.leadership.is_leader()) {
             let took = seconds(since, now);
             self.own.ends.get_or_create(&old.extras).observe(took);
             self.general.ends.get_or_create(&general_labels::<K>(old.extras)).observe(took);
@@ -153,16 +159,17 @@ impl<K: Conditioned> Index<K> for Tracker<K> {
 pub(super) struct General {
     families: Families,
     tables: Tables,
+    leadership: Leadership,
 }
 
 type Tables = Arc<Mutex<Vec<(String, String, Table)>>>;
 
 impl General {
-    pub(super) fn new(metrics: &Metrics) -> Self {
+    pub(super) fn new(metrics: &Metrics, leadership: Leadership) -> Self {
         let families = Families::new(metrics, "operator", doubling);
         let tables = Tables::default();
-        metrics.register_collector(OfAll { tables: tables.clone() });
-        Self { families, tables }
+        metrics.register_collector(OfAll { tables: tables.clone(), leadership: leadership.clone() });
+        Self { families, tables, leadership }
     }
 }
 
@@ -219,6 +226,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct OfKind {
     word: &'static str,
     table: Table,
+    leadership: Leadership,
 }
 
 impl fmt::Debug for OfKind {
@@ -229,6 +237,9 @@ impl fmt::Debug for OfKind {
 
 impl Collector for OfKind {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        if !self.leadership.is_leader() {
+            return Ok(());
+        }
         let table = lock(&self.table);
         let of = [(None, &*table)];
         write(&mut encoder, &format!("operator_{}", self.word), &of)
@@ -237,6 +248,7 @@ impl Collector for OfKind {
 
 struct OfAll {
     tables: Tables,
+    leadership: Leadership,
 }
 
 impl fmt::Debug for OfAll {
@@ -247,6 +259,9 @@ impl fmt::Debug for OfAll {
 
 impl Collector for OfAll {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        if !self.leadership.is_leader() {
+            return Ok(());
+        }
         let tables = lock(&self.tables);
         let guards: Vec<_> = tables.iter().map(|(group, kind, table)| (group, kind, lock(table))).collect();
         let of: Vec<_> = guards

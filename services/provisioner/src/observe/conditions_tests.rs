@@ -26,7 +26,8 @@ fn claim(status: &str, since: &str, deleted: bool) -> Arc<NodeClaim> {
 
 async fn text_after(changes: Vec<Change<NodeClaim>>) -> String {
     let metrics = Metrics::new(Service::Provisioner);
-    let general = General::new(&metrics);
+    let stop = tokio_util::sync::CancellationToken::new();
+    let general = General::new(&metrics, Leadership::always(&stop));
     let mut tracker = Tracker::<NodeClaim>::new(&metrics, &general, true);
     for change in changes {
         tracker.change(change).await;

@@ -5,7 +5,7 @@ use api::{EC2NodeClass, NodeClaim, NodePool};
 use k8s_openapi::api::core::v1::Node;
 use model::labels;
 use prometheus_client::metrics::histogram::Histogram;
-use runtime::Metrics;
+use runtime::{Leadership, Metrics};
 
 use super::conditions::{Conditioned, General, Seen, Tracker, doubling};
 use crate::metrics::DURATION_BUCKETS;
@@ -18,8 +18,8 @@ pub(crate) struct Conditions {
 }
 
 impl Conditions {
-    pub(super) fn new(metrics: &Metrics, gauges: bool) -> Self {
-        Self { metrics: metrics.clone(), general: General::new(metrics), gauges }
+    pub(super) fn new(metrics: &Metrics, leadership: Leadership, gauges: bool) -> Self {
+        Self { metrics: metrics.clone(), general: General::new(metrics, leadership), gauges }
     }
 
     /// To be called once for each kind.

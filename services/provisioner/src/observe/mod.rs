@@ -18,9 +18,13 @@ pub(crate) use pods::{PodMetrics, Times, limits};
 /// Registers everything; what is returned must be fed by the watches.
 pub(crate) fn spawn(shell: &Shell, deps: &Deps) -> Conditions {
     if !deps.settings.disable_cluster_state_observability {
-        shell.metrics.register_collector(nodes::Nodes::new(deps.cluster.clone()));
-        shell.metrics.register_collector(pools::Pools::new(deps.cluster.clone()));
-        shell.metrics.register_collector(pods::Pods::new(deps.cluster.clone()));
+        shell.metrics.register_collector(nodes::Nodes::new(deps.cluster.clone(), deps.leadership.clone()));
+        shell.metrics.register_collector(pools::Pools::new(deps.cluster.clone(), deps.leadership.clone()));
+        shell.metrics.register_collector(pods::Pods::new(deps.cluster.clone(), deps.leadership.clone()));
     }
-    Conditions::new(&shell.metrics, !deps.settings.disable_cluster_state_observability)
+    Conditions::new(
+        &shell.metrics,
+        deps.leadership.clone(),
+        !deps.settings.disable_cluster_state_observability,
+    )
 }

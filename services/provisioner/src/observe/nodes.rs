@@ -9,12 +9,14 @@ use model::quantity::Quantity;
 use model::resources::Resources;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
+use runtime::Leadership;
 
 use super::gauges;
 use crate::cluster::{ClusterHandle, NodeView};
 
 pub(super) struct Nodes {
     cluster: ClusterHandle,
+    leadership: Leadership,
     /// Names of labels for [`labels::WELL_KNOWN`], in its order.
     names: Vec<String>,
 }
@@ -26,8 +28,8 @@ impl fmt::Debug for Nodes {
 }
 
 impl Nodes {
-    pub(super) fn new(cluster: ClusterHandle) -> Self {
-        Self { cluster, names: labels::WELL_KNOWN.iter().map(|key| label_name(key)).collect() }
+    pub(super) fn new(cluster: ClusterHandle, leadership: Leadership) -> Self {
+        Self { cluster, leadership, names: labels::WELL_KNOWN.iter().map(|key| label_name(key)).collect() }
     }
 
     fn labels<'a>(&'a self, view: &'a NodeView) -> gauges::Labels<'a> {
@@ -85,6 +87,10 @@ const BY_RESOURCE: [(&str, &str, Amounts); 6] = [
 
 impl Collector for Nodes {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        // Each series once, however many replicas there are.
+        if !self.leadership.is_leader() {
+            return Ok(());
+        }
         let view = self.cluster.latest();
         let joined = || view.nodes.values().filter(|n| n.object.is_some());
         for (name, help, amounts) in BY_RESOURCE {

@@ -10,7 +10,7 @@ use model::resources::Resources;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::histogram::Histogram;
-use runtime::Metrics;
+use runtime::{Leadership, Metrics};
 
 use super::gauges;
 use crate::cluster::{ClusterHandle, NodeView, PodRow};
@@ -120,6 +120,7 @@ pub(crate) fn limits(spec: &core::PodSpec) -> Resources {
 
 pub(super) struct Pods {
     cluster: ClusterHandle,
+    leadership: Leadership,
 }
 
 impl fmt::Debug for Pods {
@@ -129,8 +130,8 @@ impl fmt::Debug for Pods {
 }
 
 impl Pods {
-    pub(super) fn new(cluster: ClusterHandle) -> Self {
-        Self { cluster }
+    pub(super) fn new(cluster: ClusterHandle, leadership: Leadership) -> Self {
+        Self { cluster, leadership }
     }
 }
 
@@ -158,6 +159,10 @@ fn state<'a>(row: &'a PodRow, node: Option<&'a Arc<NodeView>>) -> gauges::Labels
 
 impl Collector for Pods {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        // Each series once, however many replicas there are.
+        if !self.leadership.is_leader() {
+            return Ok(());
+        }
         let (view, rows) = (self.cluster.latest(), self.cluster.pod_rows());
         let now = Timestamp::now();
         let series = rows.iter().map(|row| {

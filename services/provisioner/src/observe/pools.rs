@@ -6,6 +6,7 @@ use std::fmt;
 use model::resources::Resources;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
+use runtime::Leadership;
 
 use super::gauges;
 use super::nodes::units;
@@ -13,6 +14,7 @@ use crate::cluster::ClusterHandle;
 
 pub(super) struct Pools {
     cluster: ClusterHandle,
+    leadership: Leadership,
 }
 
 impl fmt::Debug for Pools {
@@ -22,13 +24,17 @@ impl fmt::Debug for Pools {
 }
 
 impl Pools {
-    pub(super) fn new(cluster: ClusterHandle) -> Self {
-        Self { cluster }
+    pub(super) fn new(cluster: ClusterHandle, leadership: Leadership) -> Self {
+        Self { cluster, leadership }
     }
 }
 
 impl Collector for Pools {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        // Each series once, however many replicas there are.
+        if !self.leadership.is_leader() {
+            return Ok(());
+        }
         let view = self.cluster.latest();
         let mut cost: BTreeMap<&str, f64> =
             view.pool_objects.keys().map(|pool| (pool.as_str(), 0.0)).collect();
