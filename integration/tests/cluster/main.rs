@@ -57,11 +57,7 @@ fn main() -> ExitCode {
     tests.extend(traces::tests());
     // Cluster tests of services whose issues are still open: they run with the long proofs until each has been green often
     // enough to judge every change by it.
-    for young in [
-        interruption_replacement::tests(),
-        pricing::tests(),
-        provisioning_placement::tests(),
-    ] {
+    for young in [interruption_replacement::tests(), pricing::tests(), provisioning_placement::tests()] {
         tests.extend(young.into_iter().map(|test| Test { soak: true, alone: true, ..test }));
     }
     integration::run(tests)

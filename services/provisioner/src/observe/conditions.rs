@@ -11,8 +11,8 @@ use kube::Resource;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::{counter::Counter, family::Family, histogram::Histogram};
-use runtime::{Leadership, Metrics};
 use runtime::watch::{Change, Index};
+use runtime::{Leadership, Metrics};
 
 use super::gauges;
 
@@ -82,7 +82,13 @@ impl<K: Conditioned> Tracker<K> {
                 leadership: general.leadership.clone(),
             });
         }
-        Self { table, own, general: general.families.clone(), leadership: general.leadership.clone(), kind: PhantomData }
+        Self {
+            table,
+            own,
+            general: general.families.clone(),
+            leadership: general.leadership.clone(),
+            kind: PhantomData,
+        }
     }
 
     fn put(&self, table: &mut BTreeMap<Key, Object>, object: &K) {
