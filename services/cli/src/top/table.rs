@@ -32,7 +32,7 @@ pub(super) fn print(out: &mut dyn Write, top: &Top, limit: usize) -> io::Result<
 fn summary(out: &mut dyn Write, top: &Top) -> io::Result<()> {
     let total = &top.total;
     if total.unpriced > 0 {
-        writeln!(out, "\n{} nodes have no price and are left out of the sums", total.unpriced)?;
+        writeln!(out, "\nnodes without a price, left out of the sums: {}", total.unpriced)?;
     }
     match &top.savings_unknown {
         Some(why) => writeln!(out, "\nwhat could be saved is not known: {why}"),
@@ -201,7 +201,7 @@ batch         2     6  25%     25%  0.0960    70.08     0.0960      0.0960
 default       2     6  50%     18%  0.1920   140.16     0.0960
 all           4    12  37%     21%  0.2880   210.24     0.1920      0.0960
 
-1 nodes have no price and are left out of the sums
+nodes without a price, left out of the sums: 1
 
 potential saving: $0.0960 an hour, $70.08 a month for the best single node; at most $0.0960 an hour, $70.08 a month for all that were found, each by itself
 
