@@ -83,6 +83,9 @@ def _parser() -> argparse.ArgumentParser:
     image.add_argument("program", help="becomes the entry point /<name of the file>")
     image.add_argument("file", nargs="*", help="more files, as SOURCE or SOURCE=/path/in/image")
     image.set_defaults(run=_kubelet_image)
+    loaded = actions.add_parser("import", parents=[shared], help="give it images that exist as OCI tar files")
+    loaded.add_argument("archive", nargs="+")
+    loaded.set_defaults(run=_kubelet_import)
     return parser
 
 
@@ -225,3 +228,9 @@ def _kubelet_image(options: argparse.Namespace, instance: Instance) -> None:
     from . import kubelet
 
     kubelet.load_image(instance, options.name, options.program, options.file)
+
+
+def _kubelet_import(options: argparse.Namespace, instance: Instance) -> None:
+    from . import kubelet
+
+    kubelet.import_images(instance, options.archive)

@@ -9,11 +9,15 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from . import api, build, files, node, oci, paths, ports, process, remains, settings
+from . import api, build, files, node, paths, ports, process, remains, settings
 from .components import NODE
 from .failure import Failure
 from .paths import Instance
 from .processes import Cluster, http_ok
+
+# Images are written the same way for the real node and for releases.
+sys.path.insert(0, str(paths.REPOSITORY / "deploy" / "images"))
+import oci  # noqa: E402
 
 # The exit code by which tests say "skipped".
 SKIPPED = 77
@@ -146,15 +150,32 @@ def _ctr(*arguments: str) -> subprocess.CompletedProcess:
 
 
 def _import(archive: Path) -> None:
+    try:
+        _take(archive)
+    finally:
+        archive.unlink()
+
+
+def _take(archive: Path) -> None:
     done = _ctr("images", "import", str(archive))
-    archive.unlink()
     if done.returncode:
         raise Failure(f"containerd did not take the image: {done.stderr.strip()[-600:]}")
 
 
-def load_image(instance: Instance, name: str, program: str, more: list[str]) -> None:
+def import_images(instance: Instance, archives: list[str]) -> None:
+    """Images that exist as OCI tar files, such as those of deploy/images/build. The files are left alone."""
+    _needs_node(instance)
+    for archive in archives:
+        _take(Path(archive))
+
+
+def _needs_node(instance: Instance) -> None:
     if not process.find(instance, "containerd"):
         raise Failure("no real node runs in this instance: `stack kubelet up` first")
+
+
+def load_image(instance: Instance, name: str, program: str, more: list[str]) -> None:
+    _needs_node(instance)
     contents = oci.linked_libraries(Path(program))
     for each in more:
         source, _, target = each.partition("=")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from . import api, files, paths
+from . import api, files, paths, rights
 from .api import Api
 from .failure import Failure
 
@@ -19,6 +19,8 @@ def apply(client: Api, say: Callable[[str], None]) -> None:
     for path in api.files_below(paths.LOCAL / "manifests"):
         for document in api.documents(path.read_text()):
             client.apply(document)
+    for document in rights.documents():
+        client.apply(document)
     if not definitions:
         say("no CRDs: charts/karpenter-crd is empty")
         return

@@ -63,6 +63,8 @@ def service_environment(cluster: Cluster, service: str, replica: int, grpc: str,
     return {
         **without_foreign_settings(dict(os.environ)),
         **cluster.client_settings(),
+        # So that calls can be told apart in what the local AWS recorded.
+        "AWS_ACCESS_KEY_ID": service,
         "KUBECONFIG": str(home / "kubeconfig"),
         "RPC_TOKEN_FILE": str(home / "rpc-token"),
         "GRPC_ADDR": grpc,

@@ -10,7 +10,8 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from localstack import forward, kubelet, node, oci, ports, remains
+from localstack import forward, kubelet, node, ports, remains
+from localstack.kubelet import oci
 from localstack.failure import Failure
 from localstack.paths import Instance
 from localstack.processes import Cluster

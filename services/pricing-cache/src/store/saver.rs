@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
-use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -129,16 +129,12 @@ impl Target {
         self.api.patch(self.name, &params, &Patch::Merge(json!({ "data": entries }))).await.map(drop)
     }
 
-    /// Another replica may be quicker: that is an error here, and the next try patches.
+    /// By apply, not by post: its address has the name, so that the right to create can be limited to our own maps. Applied
+    /// without entries, because those of another replica that was quicker must stay.
     async fn create(&self, entries: &BTreeMap<String, Option<String>>) -> Result<(), kube::Error> {
-        let data = entries.iter().filter_map(|(key, text)| Some((key.clone(), text.clone()?))).collect();
-        let map = ConfigMap {
-            metadata: ObjectMeta { name: Some(self.name.to_owned()), ..ObjectMeta::default() },
-            data: Some(data),
-            ..ConfigMap::default()
-        };
-        let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-        self.api.create(&params, &map).await.map(drop)
+        let empty = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": self.name } });
+        self.api.patch(self.name, &PatchParams::apply(FIELD_MANAGER), &Patch::Apply(&empty)).await?;
+        self.patch(entries).await
     }
 }
 
