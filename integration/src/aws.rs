@@ -24,3 +24,9 @@ pub fn delete(stack: &Stack, path: &str) -> Result<()> {
 fn url(stack: &Stack, path: &str) -> Result<String> {
     Ok(format!("{}{path}", stack.var("AWS_CONTROL_URL")?))
 }
+
+pub fn post(stack: &Stack, path: &str, body: &Value) -> Result<Value> {
+    let url = url(stack, path)?;
+    let mut answer = ureq::post(&url).send_json(body).with_context(|| format!("POST {url} {body}"))?;
+    Ok(answer.body_mut().read_json()?)
+}

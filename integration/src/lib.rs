@@ -4,9 +4,11 @@
 //! `deploy/local/stack`, the tool people use by hand, so that a test meets what a person meets.
 
 pub mod aws;
+pub mod helm;
 pub mod jaeger;
 pub mod kubernetes;
 pub mod processes;
+pub mod real_node;
 pub mod rpc;
 pub mod stack;
 pub mod suite;
@@ -15,5 +17,5 @@ pub mod workload;
 
 pub use processes::Service;
 pub use stack::Stack;
-pub use suite::{Skipped, Test, run};
+pub use suite::{Skipped, Test, run, run_in};
 pub use wait::eventually;

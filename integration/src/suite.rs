@@ -62,6 +62,11 @@ macro_rules! test {
 
 /// Entry point of the test binary. `--soak` runs the long proofs instead of the ordinary tests.
 pub fn run(tests: Vec<Test>) -> ExitCode {
+    run_in("test", tests)
+}
+
+/// The same on an instance of another name.
+pub fn run_in(instance: &str, tests: Vec<Test>) -> ExitCode {
     let mut words: Vec<String> = std::env::args().collect();
     let soak = words.iter().any(|word| word == "--soak");
     words.retain(|word| word != "--soak");
@@ -73,7 +78,7 @@ pub fn run(tests: Vec<Test>) -> ExitCode {
         let trials = chosen.iter().map(|test| Trial::test(test.name, || Ok(()))).collect();
         return libtest_mimic::run(&arguments, trials).exit_code();
     }
-    match start(&arguments, chosen) {
+    match start(instance, &arguments, chosen) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -82,9 +87,9 @@ pub fn run(tests: Vec<Test>) -> ExitCode {
     }
 }
 
-fn start(arguments: &Arguments, tests: Vec<Test>) -> Result<ExitCode> {
+fn start(instance: &str, arguments: &Arguments, tests: Vec<Test>) -> Result<ExitCode> {
     let runtime = Arc::new(tokio::runtime::Builder::new_multi_thread().enable_all().build()?);
-    let stack = Stack::up()?;
+    let stack = Stack::up_in(instance)?;
     let on_interrupt = stack.clone();
     runtime.spawn(async move {
         if tokio::signal::ctrl_c().await.is_ok() {

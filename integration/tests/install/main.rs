@@ -1,0 +1,17 @@
+//! What people install and operate with: charts, images, rights, alerts, boards, the pages of commands. Each file is one subject.
+
+use std::process::ExitCode;
+
+mod chart_values;
+mod charts;
+mod installed;
+mod rights;
+
+fn main() -> ExitCode {
+    let mut tests = Vec::new();
+    tests.extend(charts::tests());
+    tests.extend(chart_values::tests());
+    tests.extend(rights::tests());
+    tests.extend(installed::tests());
+    integration::run_in("install", tests)
+}
