@@ -23,7 +23,7 @@ def objects(service: str) -> list[dict]:
 
 def _pair(kind: str, name: str, namespace: str, rules: list[dict], account: str) -> list[dict]:
     metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
-    plain = [{key: value for key, value in rule.items() if key != "why"} for rule in rules]
+    plain = [{key: value for key, value in rule.items() if key not in ("why", "rare")} for rule in rules]
     subject = {"kind": "ServiceAccount", "name": account, "namespace": settings.NAMESPACE}
     return [
         {"apiVersion": f"{RBAC}/v1", "kind": kind, "metadata": metadata, "rules": plain},

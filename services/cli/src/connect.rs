@@ -42,7 +42,13 @@ pub struct Connection {
     pub service_account: String,
 
     /// Namespace of the services
-    #[arg(long, env = "SYSTEM_NAMESPACE", default_value = "kube-system", help_heading = "Connection")]
+    #[arg(
+        long,
+        short = 'n',
+        env = "SYSTEM_NAMESPACE",
+        default_value = "kube-system",
+        help_heading = "Connection"
+    )]
     pub namespace: String,
 
     /// Context of the kubeconfig
@@ -94,7 +100,7 @@ impl Connection {
         Ok(InterceptedService::new(channel, Bearer(Some(bearer))))
     }
 
-    async fn client(&self) -> Result<kube::Client> {
+    pub(crate) async fn client(&self) -> Result<kube::Client> {
         let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
         let config = match &self.context {
             Some(_) => kube::Config::from_kubeconfig(&options).await.map_err(anyhow::Error::from),
@@ -153,6 +159,19 @@ impl Connection {
         }
         let hint = "from outside the cluster's network, `kubectl port-forward` to it and use --address";
         bail!("no replica of {service} can be reached ({hint}): {}", failures.join("; "))
+    }
+
+    /// Connects to one replica, trusting what it published.
+    pub(crate) async fn reach_replica(
+        &self,
+        service: Service,
+        replica: &str,
+        published: &BTreeMap<String, String>,
+    ) -> Result<Channel> {
+        let own =
+            published.iter().filter(|(key, _)| key.rsplit_once('.').is_some_and(|(name, _)| name == replica));
+        let own = own.map(|(key, value)| (key.clone(), value.clone())).collect();
+        self.reach(service, None, &own).await
     }
 
     async fn request_token(&self, client: &kube::Client) -> Result<String> {

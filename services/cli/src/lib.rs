@@ -9,6 +9,7 @@
 
 mod age;
 pub mod catalogue;
+pub mod check;
 pub mod cluster;
 mod columns;
 pub mod connect;

@@ -16,6 +16,8 @@ struct Cli {
 enum Command {
     /// Plan nodes for workloads in manifests, without a cluster
     Plan(cli::plan::Args),
+    /// Test an installation: what is wrong, and how to mend it
+    Check(cli::check::Args),
     /// Show the nodes that are being removed, how far each is and what it waits for
     Drains(cli::drains::Args),
     /// Show what EC2 offers and for how much, as the running pricing-cache sees it
@@ -29,6 +31,7 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Plan(args) => cli::plan::run(&args),
+        Command::Check(args) => cli::check::run(&args),
         Command::Drains(args) => cli::drains::run(&args),
         Command::Prices(args) => cli::prices::run(&args),
         Command::Explain(args) => cli::explain::run(&args),

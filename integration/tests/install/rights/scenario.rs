@@ -24,11 +24,19 @@ pub(super) async fn play(stack: &Stack) -> Result<Calls> {
 
     people_ask(stack, &pricing).await?;
     overlays_are_judged(stack).await?;
-    let workload = Workload::new(stack, "rights", json!({}), json!({})).await?;
+    let class = json!({"capacityReservationSelectorTerms": [{"tags": {"purpose": "rights"}}]});
+    let workload = Workload::new(stack, "rights", json!({}), class).await?;
     grow(&workload).await?;
     shrink(stack, &workload).await?;
     class_changes(&workload).await?;
+    // Its budget would hold the last node for ever: nothing can replace the pods of a pool that goes.
+    workload.deployments().delete("app", &DeleteParams::default()).await?;
     workload.remove().await?;
+    let classes: Api<api::EC2NodeClass> = Api::all(workload.client.clone());
+    eventually("the class to be gone, with its templates and profile", || async {
+        Ok(classes.get_opt(&workload.name).await?.is_none().then_some(()))
+    })
+    .await?;
     let calls = Calls::read(stack)?;
 
     for service in running.iter().chain([&provisioner, &pricing]) {
@@ -40,10 +48,9 @@ pub(super) async fn play(stack: &Stack) -> Result<Calls> {
 /// Reads need a token; what changes something needs a grant, which the operator of the local stack has.
 async fn people_ask(stack: &Stack, pricing: &Service) -> Result<()> {
     let token = stack.token("operator", &[runtime::grpc::AUDIENCE]).await?;
-    let report = json!({"offerings": [{"instanceType": "m5.large", "zone": "us-west-2a", "capacityType": "CAPACITY_TYPE_SPOT"}]});
-    for (body, method) in [(json!({}), "ListUnavailable"), (report, "ReportUnavailable")] {
+    for method in ["ListUnavailable", "ReportUnavailable"] {
         let method = format!("karpenter.pricingcache.v1.PricingCache/{method}");
-        let answer = grpcurl(stack, Some(&token), &["-d", &body.to_string(), &pricing.grpc, &method])?;
+        let answer = grpcurl(stack, Some(&token), &["-d", "{}", &pricing.grpc, &method])?;
         let said = String::from_utf8_lossy(&answer.stderr).into_owned();
         anyhow::ensure!(
             !said.contains("PermissionDenied") && !said.contains("Unauthenticated"),

@@ -1,0 +1,135 @@
+//! Pools and node classes: ready, or the condition that says why not.
+
+use anyhow::{Context as _, Result};
+use api::conditions::{Condition, ConditionStatus, READY};
+use api::{EC2NodeClass, NodePool};
+use kube::api::ListParams;
+use kube::{Api, Client, ResourceExt as _};
+
+use super::finding::Finding;
+
+const AREA: &str = "pools";
+
+pub(super) async fn check(client: &Client) -> Result<Vec<Finding>> {
+    // Without the definitions there is nothing to list, and that is told already.
+    let Some(pools) = listed::<NodePool>(client).await? else { return Ok(Vec::new()) };
+    let Some(classes) = listed::<EC2NodeClass>(client).await? else { return Ok(Vec::new()) };
+    let mut findings = Vec::new();
+    if pools.is_empty() {
+        let mend = "helm upgrade --install karpenter-nodepool <charts>/karpenter-nodepool --set clusterName=<cluster>, or apply your own";
+        findings.push(Finding::note(AREA, "NodePools", "there are none: no node will be made", mend));
+    }
+    for class in classes {
+        let conditions =
+            class.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
+        findings.push(judge(
+            &format!("ec2nodeclass/{}", class.name_any()),
+            class.metadata.generation,
+            &conditions,
+        ));
+    }
+    for pool in pools {
+        let conditions =
+            pool.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
+        findings.push(judge(&format!("nodepool/{}", pool.name_any()), pool.metadata.generation, &conditions));
+    }
+    Ok(findings)
+}
+
+async fn listed<K>(client: &Client) -> Result<Option<Vec<K>>>
+where
+    K: kube::Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+{
+    match Api::<K>::all(client.clone()).list(&ListParams::default()).await {
+        Ok(list) => Ok(Some(list.items)),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("list {}", K::plural(&()))),
+    }
+}
+
+fn judge(subject: &str, generation: Option<i64>, conditions: &[Condition]) -> Finding {
+    let describe = format!("kubectl describe {}", subject.replace('/', " "));
+    let Some(ready) = conditions.iter().find(|each| each.type_ == READY) else {
+        return Finding::wrong(AREA, subject, "nobody has looked at it yet", "is the provisioner serving?");
+    };
+    if ready.observed_generation.is_some() && ready.observed_generation != generation {
+        return Finding::note(AREA, subject, "was changed and is being looked at", describe);
+    }
+    if ready.status == ConditionStatus::True {
+        return Finding::good(AREA, subject, "ready");
+    }
+    let failing: Vec<String> = conditions
+        .iter()
+        .filter(|each| each.type_ != READY && each.status != ConditionStatus::True)
+        .map(|each| format!("{}: {} {}", each.type_, each.reason, each.message))
+        .collect();
+    let detail = if failing.is_empty() { ready.message.clone() } else { failing.join("; ") };
+    let mend = mend(&detail).map_or(describe, str::to_owned);
+    Finding::wrong(AREA, subject, detail, mend)
+}
+
+/// What helps against the mistakes that people make most.
+fn mend(detail: &str) -> Option<&'static str> {
+    const KNOWN: &[(&str, &str)] = &[
+        (
+            "SubnetsReady",
+            "tag the subnets with karpenter.sh/discovery=<cluster>, or mend subnetSelectorTerms",
+        ),
+        (
+            "SecurityGroupsReady",
+            "tag a security group with karpenter.sh/discovery=<cluster>, or mend securityGroupSelectorTerms",
+        ),
+        (
+            "AMIsReady",
+            "mend amiSelectorTerms: no image matches; the role of karpenter-provisioner needs ssm:GetParameter and ec2:DescribeImages",
+        ),
+        (
+            "InstanceProfileReady",
+            "check spec.role; the role of karpenter-provisioner needs the iam actions of deploy/aws/policies/provisioner-profiles.json",
+        ),
+        (
+            "ValidationSucceeded",
+            "compare the role of karpenter-provisioner with deploy/aws/policies/provisioner.json; tag conditions and service control policies count too",
+        ),
+        ("NodeClassReady", "mend the EC2NodeClass that the pool refers to"),
+    ];
+    KNOWN.iter().find(|(condition, _)| detail.starts_with(condition)).map(|(_, mend)| *mend)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::finding::Verdict;
+    use super::*;
+
+    fn condition(kind: &str, status: &str, message: &str) -> Condition {
+        serde_json::from_value(json!({
+            "type": kind, "status": status, "reason": "Because", "message": message,
+            "lastTransitionTime": "2030-01-01T00:00:00Z", "observedGeneration": 2,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_class_without_subnets_is_told_which_tag_is_missing() {
+        let conditions = [
+            condition("Ready", "False", "SubnetsReady=False"),
+            condition("SubnetsReady", "False", "no subnets"),
+        ];
+        let finding = judge("ec2nodeclass/default", Some(2), &conditions);
+        assert_eq!(finding.verdict, Verdict::Wrong);
+        assert!(
+            finding.detail.contains("no subnets") && finding.mend.contains("karpenter.sh/discovery"),
+            "{finding:?}"
+        );
+    }
+
+    #[test]
+    fn ready_counts_only_for_what_the_object_says_now() {
+        let ready = [condition("Ready", "True", "")];
+        assert_eq!(judge("nodepool/a", Some(2), &ready).verdict, Verdict::Good);
+        assert_eq!(judge("nodepool/a", Some(3), &ready).verdict, Verdict::Note);
+        assert_eq!(judge("nodepool/a", Some(2), &[]).verdict, Verdict::Wrong);
+    }
+}
