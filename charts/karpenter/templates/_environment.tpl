@@ -39,6 +39,10 @@ and 0, so that what the chart says is what holds.
   (list "OTEL_EXPORTER_OTLP_ENDPOINT" $v.tracing.endpoint)
   (list "SHUTDOWN_GRACE" (include "karpenter.handover" .))
 }}
+{{- if eq .service "interruption-watcher" }}
+{{- $own := index $v .service }}
+{{- $fixed = concat $fixed (list (list "MANAGE_RULES" $own.manageRules) (list "DRAIN_ON_REBALANCE" $own.drainOnRebalance)) }}
+{{- end }}
 {{- range $fixed }}
 {{- $value := index . 1 }}
 {{- if kindIs "string" $value }}{{ $value = tpl $value $.root }}{{ end }}

@@ -40,6 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     build = commands.add_parser("build", parents=[shared], help="build the programs that are missing")
     build.add_argument("component", nargs="*")
     build.add_argument("--all", action="store_true", help="also helm, kubectl and the real kubelet's programs")
+    build.add_argument("--promtool", action="store_true", help="only promtool, from the package prometheus")
     build.set_defaults(run=_build)
 
     up = commands.add_parser("up", parents=[shared, machine], help="start in the background; returns when all is ready")
@@ -106,9 +107,11 @@ def _say(text: str) -> None:
 
 
 def _build(options: argparse.Namespace, _: Instance) -> None:
-    from . import build
+    from . import build, packages
     from .components import EVERYTHING, NEEDED
 
+    if options.promtool:
+        return packages.promtool(_say)
     build.build(options.component or (EVERYTHING if options.all else NEEDED), _say)
 
 

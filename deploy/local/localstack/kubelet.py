@@ -9,9 +9,10 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from . import api, build, files, node, paths, ports, process, remains, settings
+from . import api, build, files, node, packages, paths, ports, process, remains, settings
 from .components import NODE
 from .failure import Failure
+from .packages import SKIPPED
 from .paths import Instance
 from .processes import Cluster, http_ok
 
@@ -19,8 +20,6 @@ from .processes import Cluster, http_ok
 sys.path.insert(0, str(paths.REPOSITORY / "deploy" / "images"))
 import oci  # noqa: E402
 
-# The exit code by which tests say "skipped".
-SKIPPED = 77
 READY_SECONDS = 180
 CNI_PLACES = ("/usr/lib/cni", "/opt/cni/bin")
 # What is looked for, and the Debian package that holds it.
@@ -76,19 +75,7 @@ def _install(say: Callable[[str], None]) -> Path:
     absent = sorted({package for program, package in PROGRAMS.items() if not shutil.which(program)})
     if not _cni_plugins():
         absent.append("containernetworking-plugins")
-    if absent:
-        if not shutil.which("apt-get"):
-            raise Failure(f"missing on this machine: {', '.join(absent)}", SKIPPED)
-        say(f"installing {', '.join(absent)}")
-        install = ["apt-get", "install", "-y", "-q", "--no-install-recommends", *absent]
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        done = subprocess.run(install, capture_output=True, text=True, env=environment)
-        if done.returncode:
-            # A fresh image has no package lists.
-            subprocess.run(["apt-get", "update", "-q"], capture_output=True, env=environment)
-            done = subprocess.run(install, capture_output=True, text=True, env=environment)
-        if done.returncode:
-            raise Failure(f"apt-get could not install {', '.join(absent)}:\n{done.stderr.strip()[-600:]}", SKIPPED)
+    packages.install(absent, say)
     plugins = _cni_plugins()
     if not plugins:
         raise Failure(f"no CNI plugins in {' or '.join(CNI_PLACES)}", SKIPPED)

@@ -3,15 +3,19 @@
 use std::process::ExitCode;
 
 mod chart_values;
+mod boards;
 mod charts;
 mod installed;
+mod page;
 mod rights;
 
 fn main() -> ExitCode {
     let mut tests = Vec::new();
     tests.extend(charts::tests());
     tests.extend(chart_values::tests());
+    tests.extend(boards::tests());
     tests.extend(rights::tests());
+    tests.extend(page::tests());
     tests.extend(installed::tests());
     integration::run_in("install", tests)
 }

@@ -109,7 +109,8 @@ pub(super) fn compare(stack: &Stack) -> Result<Vec<String>> {
             complaints
                 .push(format!("{name}: used {verb} {resource} ({group}) that rights.json does not give"));
         }
-        let unused = if super::UNFINISHED.contains(&service) { BTreeSet::new() } else { granted(&own, false) };
+        let unused =
+            if super::UNFINISHED.contains(&service) { BTreeSet::new() } else { granted(&own, false) };
         for (group, resource, verb) in unused.difference(&seen.used) {
             complaints.push(format!("{name}: may {verb} {resource} ({group}) and never does"));
         }
