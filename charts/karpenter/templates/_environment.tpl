@@ -32,6 +32,7 @@ and 0, so that what the chart says is what holds.
   (list "IGNORE_DRA_REQUESTS" $v.settings.ignoreDRARequests)
   (list "DISABLE_CLUSTER_STATE_OBSERVABILITY" $v.settings.disableClusterStateObservability)
   (list "FEATURE_GATES" (join "," $gates))
+  (list "SHADOW_MODE" $v.settings.shadow)
   (list "LOG_LEVEL" .effective.logLevel)
   (list "METRICS_PORT" $v.controller.metrics.port)
   (list "HEALTH_PROBE_PORT" $v.controller.healthProbe.port)

@@ -55,7 +55,8 @@ impl<T: Queue + Rules + HealthSource + 'static> Cloud for T {}
 
 /// Wires the service with AWS behind it.
 pub async fn start(config: Config, shell: &mut Shell) -> anyhow::Result<()> {
-    let aws = cloud_aws::Aws::connect(cloud_aws::Options::default()).await.context("connect to AWS")?;
+    let options = cloud_aws::Options { read_only: shell.config.shadow_mode, ..cloud_aws::Options::default() };
+    let aws = cloud_aws::Aws::connect(options).await.context("connect to AWS")?;
     let region = aws.region().to_owned();
     start_with(config, Arc::new(aws), region, shell).await
 }
@@ -118,7 +119,8 @@ pub async fn start_with<C: Cloud>(
     let ready = shell.readiness.clone();
     shell.process.spawn("health", after(ready.clone(), stop.clone(), polling));
 
-    if settings.interruption_queue.is_empty() {
+    // A message that is read is hidden from whoever acts on it: a shadow reads none.
+    if settings.interruption_queue.is_empty() || shell.config.shadow_mode {
         tracing::info!("no interruption queue is set: only instance status is watched");
     } else {
         let keeper = Keeper {

@@ -52,7 +52,8 @@ use crate::store::{Save, Saver};
 
 /// Wires the service against AWS.
 pub async fn start(config: Config, shell: &mut Shell) -> anyhow::Result<()> {
-    let aws = cloud_aws::Aws::connect(cloud_aws::Options::default()).await.context("connect to AWS")?;
+    let options = cloud_aws::Options { read_only: shell.config.shadow_mode, ..cloud_aws::Options::default() };
+    let aws = cloud_aws::Aws::connect(options).await.context("connect to AWS")?;
     start_with(config, Arc::new(aws), shell).await.map(drop)
 }
 

@@ -42,7 +42,8 @@ const TRIGGERS: usize = 1024;
 /// Wires the service. Everything it needs from outside is in `config` and `shell`.
 pub async fn start(config: Config, shell: &mut runtime::Shell) -> anyhow::Result<()> {
     let settings = Arc::new(config.settings);
-    let aws = cloud_aws::Aws::connect(cloud_aws::Options::default()).await.context("connect to AWS")?;
+    let options = cloud_aws::Options { read_only: shell.config.shadow_mode, ..cloud_aws::Options::default() };
+    let aws = cloud_aws::Aws::connect(options).await.context("connect to AWS")?;
     let aws = Arc::new(aws);
     let metrics = metrics::Metrics::new(&shell.metrics);
 

@@ -27,6 +27,8 @@ pub struct Options {
     pub limits: Limits,
     /// Sent as user agent, after `karpenter.sh-`.
     pub version: String,
+    /// Shadow mode: what would change something is refused here and never sent.
+    pub read_only: bool,
 }
 
 /// An access key pair.
@@ -52,6 +54,7 @@ impl Default for Options {
             attempts: 3,
             limits: Limits::default(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            read_only: false,
         }
     }
 }
@@ -119,15 +122,15 @@ impl Aws {
                 .build();
             loader = loader.credentials_provider(keys);
         }
-        Self::with_config(loader.load().await, &options.limits)
+        Self::with_config(loader.load().await, &options.limits, options.read_only)
     }
 
-    fn with_config(sdk: SdkConfig, limits: &Limits) -> Result<Self, ConnectError> {
+    fn with_config(sdk: SdkConfig, limits: &Limits, read_only: bool) -> Result<Self, ConnectError> {
         let region = sdk.region().ok_or(ConnectError::NoRegion)?.to_string();
         let inner = Inner {
             sdk,
             region,
-            paces: Arc::new(Paces::new(limits)),
+            paces: Arc::new(Paces::new(limits, read_only)),
             ec2: OnceLock::new(),
             eks: OnceLock::new(),
             events: OnceLock::new(),

@@ -4,7 +4,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use cloud::error::{CloudError, ErrorKind};
+use cloud::error::{CloudError, ErrorKind, Fault};
 use tokio::time::{Instant, sleep};
 
 /// Calls a second at most, and how many may come at once after a pause.
@@ -55,14 +55,15 @@ pub(crate) struct Paces {
 }
 
 impl Paces {
-    pub(crate) fn new(limits: &Limits) -> Self {
+    pub(crate) fn new(limits: &Limits, read_only: bool) -> Self {
+        let pace = |limit| Pace { read_only, ..Pace::new(limit) };
         Self {
-            describe: Pace::new(limits.describe),
-            launch: Pace::new(limits.launch),
-            terminate: Pace::new(limits.terminate),
-            tag: Pace::new(limits.tag),
-            template: Pace::new(limits.template),
-            other: Pace::new(limits.other),
+            describe: pace(limits.describe),
+            launch: pace(limits.launch),
+            terminate: pace(limits.terminate),
+            tag: pace(limits.tag),
+            template: pace(limits.template),
+            other: pace(limits.other),
         }
     }
 }
@@ -71,6 +72,8 @@ impl Paces {
 #[derive(Debug)]
 pub(crate) struct Pace {
     limit: Limit,
+    /// Nothing that changes something is called.
+    read_only: bool,
     state: Mutex<State>,
 }
 
@@ -90,7 +93,7 @@ const RECOVERY: f64 = 0.02;
 impl Pace {
     pub(crate) fn new(limit: Limit) -> Self {
         let state = State { tokens: limit.burst, rate: limit.per_second, at: Instant::now() };
-        Self { limit, state: Mutex::new(state) }
+        Self { limit, read_only: false, state: Mutex::new(state) }
     }
 
     /// Waits for the caller's turn. Cancelling does not give the turn back; the next caller is merely later.
@@ -99,6 +102,16 @@ impl Pace {
         if !wait.is_zero() {
             sleep(wait).await;
         }
+    }
+
+    /// The answer to a call that must not be made.
+    pub(crate) fn refusal(&self, operation: &'static str) -> Option<CloudError> {
+        let reads = ["Describe", "Get", "List"].into_iter().any(|verb| operation.starts_with(verb));
+        (self.read_only && !reads).then(|| {
+            tracing::info!(operation, "shadow mode: would have called AWS");
+            let why = "not called: this service runs in shadow mode and only reads";
+            CloudError::new(operation, "ShadowMode", why, Fault::Client)
+        })
     }
 
     fn reserve(&self, now: Instant) -> Duration {
@@ -126,9 +139,20 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
-    use cloud::error::Fault;
-
     use super::*;
+
+    #[test]
+    fn in_shadow_mode_only_reads_are_let_through() {
+        let shadow = Paces::new(&Limits::default(), true);
+        for operation in ["CreateFleet", "TerminateInstances", "CreateTags", "PutRule", "AddRoleToInstanceProfile"] {
+            let refusal = shadow.other.refusal(operation).expect(operation);
+            assert_eq!(refusal.code, "ShadowMode");
+        }
+        for operation in ["DescribeInstances", "GetParameter", "ListInstanceProfiles"] {
+            assert!(shadow.describe.refusal(operation).is_none(), "{operation}");
+        }
+        assert!(Paces::new(&Limits::default(), false).launch.refusal("CreateFleet").is_none());
+    }
 
     fn pace(per_second: f64, burst: f64) -> Pace {
         Pace::new(Limit { per_second, burst })

@@ -90,6 +90,11 @@ pub struct ProcessConfig {
     #[arg(long, env = "KUBE_CLIENT_BURST", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..))]
     pub kube_client_burst: u32,
 
+    /// Decide, and do not act: writes to the cluster are dry runs that are told in the log, AWS is only read.
+    #[arg(long, env = "SHADOW_MODE", default_value = "false", value_parser = boolean,
+          action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub shadow_mode: bool,
+
     /// Switch TLS and caller authentication OFF. For a run on one machine only.
     #[arg(long, env = "INSECURE_LOCAL", default_value = "false", value_parser = boolean,
           action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true")]

@@ -10,11 +10,14 @@ use std::{
 
 use anyhow::Context as _;
 use http::HeaderValue;
-use kube::{Client, Config, client::ClientBuilder};
+use kube::{
+    Client, Config,
+    client::{Body, ClientBuilder},
+};
 use tokio::time::{Instant, Sleep};
-use tower::{Layer, Service as TowerService};
+use tower::{Layer, Service as TowerService, util::MapRequestLayer};
 
-use crate::{ProcessConfig, Service};
+use crate::{ProcessConfig, Service, shadow};
 
 /// From kubeconfig or the pod's ServiceAccount.
 pub async fn connect(service: Service, config: &ProcessConfig) -> anyhow::Result<Client> {
@@ -31,7 +34,11 @@ pub fn build(service: Service, config: &ProcessConfig, mut kube: Config) -> anyh
     kube.headers.push((http::header::USER_AGENT, HeaderValue::try_from(agent)?));
     let rate = RateLimit { per_second: config.kube_client_qps, burst: config.kube_client_burst };
     let builder = ClientBuilder::try_from(kube).context("set up the Kubernetes client")?;
-    Ok(builder.with_layer(&rate).build())
+    let shadow = config.shadow_mode;
+    let restrain = MapRequestLayer::new(move |request: http::Request<Body>| {
+        if shadow { shadow::restrain(request) } else { request }
+    });
+    Ok(builder.with_layer(&restrain).with_layer(&rate).build())
 }
 
 /// A token bucket: `burst` requests at once, refilled at `per_second`.

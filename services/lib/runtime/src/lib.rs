@@ -90,6 +90,7 @@ mod process_metrics;
 pub mod readiness;
 mod service;
 mod settings;
+mod shadow;
 mod shell;
 pub mod telemetry;
 #[cfg(test)]

@@ -47,6 +47,9 @@ impl Shell {
         if config.insecure_local {
             tracing::warn!("INSECURE: TLS and caller authentication are switched off (--insecure-local)");
         }
+        if config.shadow_mode {
+            tracing::warn!("SHADOW: decides and does not act (--shadow-mode)");
+        }
         Self {
             service,
             process: Process::new(config.shutdown_grace),

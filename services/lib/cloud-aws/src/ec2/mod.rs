@@ -63,6 +63,9 @@ pub(crate) async fn paced<T, E>(
 where
     E: ProvideErrorMetadata + Error + 'static,
 {
+    if let Some(refusal) = pace.refusal(operation) {
+        return Err(refusal);
+    }
     pace.turn().await;
     let result = call.await.map_err(|error| cloud_error(operation, &error));
     pace.learn(&result);
