@@ -8,6 +8,7 @@ mod charts;
 mod installed;
 mod page;
 mod rights;
+mod takeover;
 
 fn main() -> ExitCode {
     let mut tests = Vec::new();
@@ -16,6 +17,7 @@ fn main() -> ExitCode {
     tests.extend(boards::tests());
     tests.extend(rights::tests());
     tests.extend(page::tests());
+    tests.extend(takeover::tests());
     tests.extend(installed::tests());
     integration::run_in("install", tests)
 }
