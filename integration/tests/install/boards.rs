@@ -69,7 +69,11 @@ const AWAITED: &[&str] = &[];
 fn names(expression: &str) -> impl Iterator<Item = &str> {
     expression
         .split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
-        .filter(|word| ["karpenter_", "leader_election_", "grpc_", "process_"].iter().any(|start| word.starts_with(start)))
+        .filter(|word| {
+            ["karpenter_", "leader_election_", "grpc_", "process_"]
+                .iter()
+                .any(|start| word.starts_with(start))
+        })
         .filter(|word| !["grpc_service", "grpc_code", "grpc_method"].contains(word))
 }
 

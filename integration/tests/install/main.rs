@@ -2,9 +2,10 @@
 
 use std::process::ExitCode;
 
-mod chart_values;
 mod boards;
+mod chart_values;
 mod charts;
+mod check;
 mod installed;
 mod page;
 mod rights;
@@ -17,6 +18,7 @@ fn main() -> ExitCode {
     tests.extend(boards::tests());
     tests.extend(rights::tests());
     tests.extend(page::tests());
+    tests.extend(check::tests());
     tests.extend(takeover::tests());
     tests.extend(installed::tests());
     integration::run_in("install", tests)

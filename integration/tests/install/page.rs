@@ -54,7 +54,8 @@ async fn every_grpcurl_command_of_the_page_works(stack: Stack) -> Result<()> {
     let blocks = blocks(&page);
     ensure!(blocks.len() > 10, "only {} blocks were found", blocks.len());
     for block in &blocks {
-        let each: Vec<&str> = if block.streams { block.script.lines().collect() } else { vec![&block.script] };
+        let each: Vec<&str> =
+            if block.streams { block.script.lines().collect() } else { vec![&block.script] };
         for script in each {
             let script = format!("set -euo pipefail; source {}/env\n{script}", stack.dir().display());
             let mut command = match block.streams {

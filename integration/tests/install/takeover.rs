@@ -29,7 +29,8 @@ const KARPENTER_S: [&str; 10] = [
     "compatibility.karpenter.sh/v1beta1-nodeclass-reference",
 ];
 
-const SERVICES: [&str; 5] = ["pricing-cache", "provisioner", "termination", "disruption", "interruption-watcher"];
+const SERVICES: [&str; 5] =
+    ["pricing-cache", "provisioner", "termination", "disruption", "interruption-watcher"];
 
 fn start(stack: &Stack, arguments: &[&str]) -> Result<Vec<Service>> {
     SERVICES.iter().map(|name| Service::start(stack, name, 0, arguments)).collect()
@@ -105,11 +106,8 @@ impl Picture {
     async fn take(stack: &Stack, workload: &Workload) -> Result<Self> {
         let mut claims = BTreeMap::new();
         for claim in workload.claims().await? {
-            let kept: BTreeMap<&String, &String> = claim
-                .annotations()
-                .iter()
-                .filter(|(key, _)| KARPENTER_S.contains(&key.as_str()))
-                .collect();
+            let kept: BTreeMap<&String, &String> =
+                claim.annotations().iter().filter(|(key, _)| KARPENTER_S.contains(&key.as_str())).collect();
             let provider = claim.status.as_ref().and_then(|status| status.provider_id.clone());
             let facts = json!({
                 "uid": claim.uid(), "labels": claim.labels(), "annotations": kept, "spec": claim.spec,
@@ -130,10 +128,18 @@ impl Picture {
 
     fn is_still_there(&self, now: &Self) -> Result<()> {
         for (name, claim) in &self.claims {
-            ensure!(now.claims.get(name) == Some(claim), "claim {name} was {claim} and is {:?}", now.claims.get(name));
+            ensure!(
+                now.claims.get(name) == Some(claim),
+                "claim {name} was {claim} and is {:?}",
+                now.claims.get(name)
+            );
         }
         for (name, node) in &self.nodes {
-            ensure!(now.nodes.get(name) == Some(node), "node {name} was {node} and is {:?}", now.nodes.get(name));
+            ensure!(
+                now.nodes.get(name) == Some(node),
+                "node {name} was {node} and is {:?}",
+                now.nodes.get(name)
+            );
         }
         ensure!(!self.instances.is_empty() && self.instances.is_subset(&now.instances), "instances ended");
         let (claims, instances) = (now.claims.len(), now.instances.len());
@@ -148,14 +154,20 @@ fn described(node: &Node) -> Value {
 }
 
 /// Pods pend, a claim is deleted: the shadow says what it would do about it and does none of it.
-async fn watched_in_shadow_mode_nothing_changes(stack: &Stack, workload: &Workload, before: &Picture) -> Result<()> {
+async fn watched_in_shadow_mode_nothing_changes(
+    stack: &Stack,
+    workload: &Workload,
+    before: &Picture,
+) -> Result<()> {
     let running = start(stack, &["--shadow-mode"])?;
     aws::delete(stack, "/calls")?;
     workload.scale("app", 9).await?;
     let log = stack.dir().join("log/provisioner-0.log");
     eventually("the provisioner to say which claim it would have made", || async {
         let text = std::fs::read_to_string(&log)?;
-        let told = text.lines().any(|line| line.contains("shadow mode: would have written") && line.contains("/nodeclaims"));
+        let told = text
+            .lines()
+            .any(|line| line.contains("shadow mode: would have written") && line.contains("/nodeclaims"));
         Ok(told.then_some(()))
     })
     .await?;
@@ -179,7 +191,8 @@ async fn watched_in_shadow_mode_nothing_changes(stack: &Stack, workload: &Worklo
 
 /// Until termination has compared instances with claims twice more.
 async fn looked_for_garbage(stack: &Stack) -> Result<()> {
-    let count = |calls: &Value| calls["byAccessKey"]["termination"]["ec2:DescribeInstances"].as_u64().unwrap_or(0);
+    let count =
+        |calls: &Value| calls["byAccessKey"]["termination"]["ec2:DescribeInstances"].as_u64().unwrap_or(0);
     let begin = count(&aws::get(stack, "/calls?limit=1")?);
     eventually("two looks for instances without a claim", || async {
         let now = count(&aws::get(stack, "/calls?limit=1")?);
