@@ -27,8 +27,6 @@ const NOT_RECORDED: &[(&str, &str)] = &[
     ("iam:TagInstanceProfile", "checked by AWS when a profile is made with tags"),
     ("iam:GetInstanceProfile", "only for a class with spec.instanceProfile, or after a profile vanished"),
     ("ec2:DescribePlacementGroups", "only for a class with a placement group"),
-    ("events:DeleteRule", "rules are removed when the product is told to manage none"),
-    ("events:RemoveTargets", "as above"),
 ];
 
 /// Needs no permission.

@@ -18,9 +18,11 @@ pub(super) async fn play(stack: &Stack) -> Result<Calls> {
     aws::delete(stack, "/calls")?;
     let pricing = Service::start(stack, "pricing-cache", 0, &[GATES, "--enable-zonal-shift"])?;
     let provisioner = Service::start(stack, "provisioner", 0, &[GATES])?;
-    let others = ["termination", "disruption", "interruption-watcher"];
-    let others = others.map(|name| Service::start(stack, name, 0, &[GATES]));
-    let running: Vec<Service> = others.into_iter().collect::<Result<_>>()?;
+    let running = [
+        Service::start(stack, "termination", 0, &[GATES])?,
+        Service::start(stack, "disruption", 0, &[GATES])?,
+        Service::start(stack, "interruption-watcher", 0, &[GATES, "--manage-rules", "--instance-status-interval=2s"])?,
+    ];
 
     people_ask(stack, &pricing).await?;
     overlays_are_judged(stack).await?;
