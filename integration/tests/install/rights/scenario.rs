@@ -21,7 +21,12 @@ pub(super) async fn play(stack: &Stack) -> Result<Calls> {
     let running = [
         Service::start(stack, "termination", 0, &[GATES])?,
         Service::start(stack, "disruption", 0, &[GATES])?,
-        Service::start(stack, "interruption-watcher", 0, &[GATES, "--manage-rules", "--instance-status-interval=2s"])?,
+        Service::start(
+            stack,
+            "interruption-watcher",
+            0,
+            &[GATES, "--manage-rules", "--instance-status-interval=2s"],
+        )?,
     ];
 
     people_ask(stack, &pricing).await?;

@@ -144,7 +144,9 @@ mod tests {
     #[test]
     fn in_shadow_mode_only_reads_are_let_through() {
         let shadow = Paces::new(&Limits::default(), true);
-        for operation in ["CreateFleet", "TerminateInstances", "CreateTags", "PutRule", "AddRoleToInstanceProfile"] {
+        for operation in
+            ["CreateFleet", "TerminateInstances", "CreateTags", "PutRule", "AddRoleToInstanceProfile"]
+        {
             let refusal = shadow.other.refusal(operation).expect(operation);
             assert_eq!(refusal.code, "ShadowMode");
         }

@@ -35,9 +35,11 @@ pub fn build(service: Service, config: &ProcessConfig, mut kube: Config) -> anyh
     let rate = RateLimit { per_second: config.kube_client_qps, burst: config.kube_client_burst };
     let builder = ClientBuilder::try_from(kube).context("set up the Kubernetes client")?;
     let shadow = config.shadow_mode;
-    let restrain = MapRequestLayer::new(move |request: http::Request<Body>| {
-        if shadow { shadow::restrain(request) } else { request }
-    });
+    let restrain = MapRequestLayer::new(
+        move |request: http::Request<Body>| {
+            if shadow { shadow::restrain(request) } else { request }
+        },
+    );
     Ok(builder.with_layer(&restrain).with_layer(&rate).build())
 }
 

@@ -38,7 +38,8 @@ fn as_dry_run(uri: &Uri) -> Option<Uri> {
     let sign = if query.is_empty() { "" } else { "&" };
     let text = format!("{}?{query}{sign}dryRun=All", uri.path());
     let mut parts = uri.clone().into_parts();
-    parts.path_and_query = Some(PathAndQuery::try_from(text).expect("a valid address stays one with a parameter more"));
+    parts.path_and_query =
+        Some(PathAndQuery::try_from(text).expect("a valid address stays one with a parameter more"));
     Some(Uri::from_parts(parts).expect("only the query changed"))
 }
 
@@ -74,7 +75,11 @@ mod tests {
         for (method, uri, expected) in [
             (Method::POST, "/apis/karpenter.sh/v1/nodeclaims", "/apis/karpenter.sh/v1/nodeclaims?dryRun=All"),
             (Method::PATCH, "/api/v1/nodes/a?fieldManager=x", "/api/v1/nodes/a?fieldManager=x&dryRun=All"),
-            (Method::DELETE, "/apis/karpenter.sh/v1/nodeclaims/a?", "/apis/karpenter.sh/v1/nodeclaims/a?dryRun=All"),
+            (
+                Method::DELETE,
+                "/apis/karpenter.sh/v1/nodeclaims/a?",
+                "/apis/karpenter.sh/v1/nodeclaims/a?dryRun=All",
+            ),
             (
                 Method::POST,
                 "/api/v1/namespaces/a/pods/b/eviction",
@@ -93,7 +98,10 @@ mod tests {
         for (method, uri) in [
             (Method::GET, "/api/v1/nodes?watch=1"),
             (Method::PUT, "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/karpenter-provisioner"),
-            (Method::PATCH, "/api/v1/namespaces/kube-system/configmaps/karpenter-provisioner-trust?force=true"),
+            (
+                Method::PATCH,
+                "/api/v1/namespaces/kube-system/configmaps/karpenter-provisioner-trust?force=true",
+            ),
             (Method::POST, "/apis/authentication.k8s.io/v1/tokenreviews"),
             (Method::POST, "/apis/authorization.k8s.io/v1/subjectaccessreviews"),
         ] {
