@@ -8,6 +8,7 @@ mod charts;
 mod check;
 mod installed;
 mod page;
+mod queries;
 mod rights;
 mod takeover;
 
@@ -18,6 +19,7 @@ fn main() -> ExitCode {
     tests.extend(boards::tests());
     tests.extend(rights::tests());
     tests.extend(page::tests());
+    tests.extend(queries::tests());
     tests.extend(check::tests());
     tests.extend(takeover::tests());
     tests.extend(installed::tests());

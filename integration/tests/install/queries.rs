@@ -1,0 +1,118 @@
+//! A real Prometheus that scrapes the five services, and the queries of the boards asked of it: all are understood, and those that
+//! people look at first find data after a scale-up.
+
+use std::collections::BTreeSet;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use integration::stack::root;
+use integration::workload::Workload;
+use integration::{Service, Skipped, Stack, Test, eventually, test};
+use serde_json::{Value, json};
+
+pub(crate) fn tests() -> Vec<Test> {
+    vec![test!("queries", soak, queries_of_the_boards_find_data)]
+}
+
+/// Must have a value once pods were placed on new nodes.
+const FIRST_LOOKED_AT: &[&str] = &[
+    "sum by (service) (karpenter_build_info)",
+    "sum by (name) (leader_election_master_status)",
+    "sum by (nodepool) (karpenter_nodepools_usage{resource_type=\"nodes\"})",
+    "sum(karpenter_nodeclaims_created_total)",
+    "sum(karpenter_nodes_created_total)",
+    "histogram_quantile(0.5, sum by (le) (karpenter_provisioner_scheduling_duration_seconds_bucket))",
+    "count(karpenter_cloudprovider_instance_type_offering_price_estimate)",
+    "max by (feed) (karpenter_pricing_last_success_timestamp_seconds)",
+];
+
+/// Ends when it is dropped.
+struct Prometheus {
+    process: Child,
+    address: String,
+}
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Prometheus {
+    fn start(stack: &Stack, services: &[Service]) -> Result<Self> {
+        if Command::new("prometheus").arg("--version").output().is_err() {
+            let why = "prometheus is missing: install the package of that name";
+            stack.command(["build", "--promtool"]).map_err(|_| Skipped(why.to_owned()))?;
+        }
+        let home = stack.dir().join("prometheus");
+        std::fs::create_dir_all(&home)?;
+        let targets: Vec<&str> = services.iter().map(|service| service.admin.as_str()).collect();
+        let config = json!({
+            "global": {"scrape_interval": "1s"},
+            "scrape_configs": [{"job_name": "karpenter", "static_configs": [{"targets": targets}]}],
+        });
+        std::fs::write(home.join("prometheus.yml"), config.to_string())?;
+        // Taken from the system and given back at once: nobody else here asks for the same one.
+        let address = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
+        let process = Command::new("prometheus")
+            .arg(format!("--config.file={}", home.join("prometheus.yml").display()))
+            .arg(format!("--storage.tsdb.path={}", home.join("data").display()))
+            .arg(format!("--web.listen-address={address}"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        Ok(Self { process, address })
+    }
+
+    /// The answer's samples; an error when the query makes no sense.
+    fn ask(&self, query: &str) -> Result<Vec<Value>> {
+        let url = format!("http://{}/api/v1/query", self.address);
+        let mut answer = ureq::get(&url).query("query", query).call().with_context(|| query.to_owned())?;
+        let body: Value = answer.body_mut().read_json()?;
+        ensure!(body["status"] == "success", "{query}: {body}");
+        Ok(body["data"]["result"].as_array().cloned().unwrap_or_default())
+    }
+}
+
+fn queries(value: &Value, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| queries(item, found)),
+        Value::Object(fields) => {
+            if let Some(text) = fields.get("expr").and_then(Value::as_str) {
+                found.insert(text.replace("$nodepool", ".*"));
+            }
+            fields.values().for_each(|field| queries(field, found));
+        }
+        _ => {}
+    }
+}
+
+async fn queries_of_the_boards_find_data(stack: Stack) -> Result<()> {
+    let names = ["pricing-cache", "provisioner", "termination", "disruption", "interruption-watcher"];
+    let services: Vec<Service> =
+        names.iter().map(|name| Service::start(&stack, name, 0, &[])).collect::<Result<_>>()?;
+    let prometheus = Prometheus::start(&stack, &services)?;
+    let workload = Workload::new(&stack, "queries", json!({}), json!({})).await?;
+    workload.deploy("app", 3, "1", json!({})).await?;
+    workload.running("app", 3).await?;
+
+    for query in FIRST_LOOKED_AT {
+        eventually(&format!("data for {query}"), || async {
+            Ok((!prometheus.ask(query)?.is_empty()).then_some(()))
+        })
+        .await?;
+    }
+    let mut all = BTreeSet::new();
+    for entry in std::fs::read_dir(root().join("deploy/observability/dashboards"))? {
+        queries(&serde_json::from_str(&std::fs::read_to_string(entry?.path())?)?, &mut all);
+    }
+    ensure!(all.len() > 40, "only {} queries", all.len());
+    for query in &all {
+        prometheus.ask(query)?;
+    }
+    drop(prometheus);
+    workload.deployments().delete("app", &Default::default()).await?;
+    workload.remove().await?;
+    services.iter().try_for_each(|service| service.stop(&stack))
+}
