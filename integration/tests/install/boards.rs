@@ -126,17 +126,19 @@ async fn every_metric_of_boards_and_alerts_is_served(stack: Stack) -> Result<()>
     ensure!(wanted.len() > 30, "only {} metrics are used", wanted.len());
 
     let services = ["pricing-cache", "provisioner", "termination", "disruption", "interruption-watcher"];
+    // All at once: the provisioner is not ready before it has a catalogue.
+    let running: Vec<Service> =
+        services.iter().map(|name| Service::start(&stack, name, 0, &[])).collect::<Result<_>>()?;
     let mut families = BTreeSet::new();
-    for name in services {
-        let service = Service::start(&stack, name, 0, &[])?;
+    for service in &running {
         let text = service.admin_get("/metrics")?;
         families.extend(
             text.lines()
                 .filter_map(|line| line.strip_prefix("# TYPE "))
                 .filter_map(|line| Some(line.split(' ').next()?.to_owned())),
         );
-        service.stop(&stack)?;
     }
+    running.iter().try_for_each(|service| service.stop(&stack))?;
     let missing: Vec<&String> = wanted
         .iter()
         .filter(|name| !is_served(name, &families) && !AWAITED.contains(&name.as_str()))

@@ -27,6 +27,9 @@ const NOT_RECORDED: &[(&str, &str)] = &[
     ("iam:TagInstanceProfile", "checked by AWS when a profile is made with tags"),
     ("iam:GetInstanceProfile", "only for a class with spec.instanceProfile, or after a profile vanished"),
     ("ec2:DescribePlacementGroups", "only for a class with a placement group"),
+    ("events:PutRule", "only with --manage-rules where a rule is missing; the local AWS has all five"),
+    ("events:PutTargets", "as above"),
+    ("sqs:ChangeMessageVisibility", "only for a message that could not be handled"),
 ];
 
 /// Needs no permission.

@@ -9,6 +9,8 @@ use kube::{Api, Client, ResourceExt as _};
 use super::finding::Finding;
 
 const AREA: &str = "pools";
+/// Reason of a condition that waits for another.
+const DEPENDENCIES_NOT_READY: &str = "DependenciesNotReady";
 
 pub(super) async fn check(client: &Client) -> Result<Vec<Finding>> {
     // Without the definitions there is nothing to list, and that is told already.
@@ -58,18 +60,21 @@ fn judge(subject: &str, generation: Option<i64>, conditions: &[Condition]) -> Fi
     if ready.status == ConditionStatus::True {
         return Finding::good(AREA, subject, "ready");
     }
-    let failing: Vec<String> = conditions
+    let mut failing: Vec<&Condition> = conditions
         .iter()
         .filter(|each| each.type_ != READY && each.status != ConditionStatus::True)
-        .map(|each| format!("{}: {} {}", each.type_, each.reason, each.message))
         .collect();
-    let detail = if failing.is_empty() { ready.message.clone() } else { failing.join("; ") };
-    let mend = mend(&detail).map_or(describe, str::to_owned);
+    // What only waits for another condition is not the cause.
+    failing.sort_by_key(|each| each.reason == DEPENDENCIES_NOT_READY);
+    let told: Vec<String> =
+        failing.iter().map(|each| format!("{}: {} {}", each.type_, each.reason, each.message)).collect();
+    let detail = if told.is_empty() { ready.message.clone() } else { told.join("; ") };
+    let mend = failing.first().and_then(|first| mend(&first.type_)).map_or(describe, str::to_owned);
     Finding::wrong(AREA, subject, detail, mend)
 }
 
 /// What helps against the mistakes that people make most.
-fn mend(detail: &str) -> Option<&'static str> {
+fn mend(condition: &str) -> Option<&'static str> {
     const KNOWN: &[(&str, &str)] = &[
         (
             "SubnetsReady",
@@ -93,7 +98,7 @@ fn mend(detail: &str) -> Option<&'static str> {
         ),
         ("NodeClassReady", "mend the EC2NodeClass that the pool refers to"),
     ];
-    KNOWN.iter().find(|(condition, _)| detail.starts_with(condition)).map(|(_, mend)| *mend)
+    KNOWN.iter().find(|(known, _)| *known == condition).map(|(_, mend)| *mend)
 }
 
 #[cfg(test)]
