@@ -68,7 +68,6 @@ const AWAITED: &[&str] = &[
     "karpenter_disruption_consolidation_timeouts_total",
     "karpenter_nodeclaims_instance_type",
     "karpenter_nodeclaims_registered_duration_seconds_bucket",
-    "karpenter_nodepools_allowed_disruptions",
     "karpenter_nodes_allocatable",
     "karpenter_nodes_current_lifetime_seconds",
     "karpenter_nodes_total",
@@ -77,10 +76,6 @@ const AWAITED: &[&str] = &[
     "karpenter_pods_bound_duration_seconds_bucket",
     "karpenter_pods_startup_duration_seconds",
     "karpenter_pods_state",
-    "karpenter_voluntary_disruption_decision_evaluation_duration_seconds_bucket",
-    "karpenter_voluntary_disruption_decisions_total",
-    "karpenter_voluntary_disruption_eligible_nodes",
-    "karpenter_voluntary_disruption_queue_failures_total",
 ];
 
 /// Words of a PromQL expression that look like our metrics.

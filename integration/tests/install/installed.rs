@@ -12,7 +12,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
-use kube::api::{Api, DeleteParams, ListParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use runtime::Service;
 use serde_json::json;
 
@@ -58,6 +58,7 @@ async fn life_of_an_installation(stack: &Stack) -> Result<()> {
     one_service_is_upgraded_while_work_goes_on(stack, &workload).await?;
     a_service_is_scaled_to_three_and_back(stack, &workload).await?;
     the_upgrade_is_rolled_back(stack).await?;
+    tutorial_scale_down(&workload).await?;
     uninstalling_leaves_nodes_and_claims_alone(stack, &workload).await?;
     clean_up(stack, &workload).await
 }
@@ -167,6 +168,22 @@ async fn tutorial_scale_up(stack: &Stack) -> Result<Workload> {
         ensure!(pools.contains(column), "{pools}");
     }
     Ok(workload)
+}
+
+/// No pods, no nodes; and back again for what follows.
+async fn tutorial_scale_down(workload: &Workload) -> Result<()> {
+    let pools: Api<api::NodePool> = Api::all(workload.client.clone());
+    let after = |wait: &str| json!({"spec": {"disruption": {"consolidateAfter": wait, "budgets": [{"nodes": "100%"}]}}});
+    pools.patch(&workload.name, &PatchParams::default(), &Patch::Merge(after("1s"))).await?;
+    workload.scale("inflate", 0).await?;
+    eventually("every node of the tutorial to be gone", || async {
+        Ok((workload.claims().await?.is_empty() && workload.nodes().await?.is_empty()).then_some(()))
+    })
+    .await?;
+    pools.patch(&workload.name, &PatchParams::default(), &Patch::Merge(after("Never"))).await?;
+    workload.scale("inflate", 12).await?;
+    workload.running("inflate", 12).await?;
+    Ok(())
 }
 
 async fn pods_by_service(stack: &Stack) -> Result<BTreeMap<String, Vec<String>>> {

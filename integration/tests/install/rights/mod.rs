@@ -8,10 +8,6 @@ mod scenario;
 
 use anyhow::{Result, ensure};
 use integration::{Stack, Test, test};
-use runtime::Service;
-
-/// Services that do not act yet: of them only missing rights are complained of, not unused ones.
-const UNFINISHED: [Service; 1] = [Service::Disruption];
 
 pub(crate) fn tests() -> Vec<Test> {
     vec![test!("rights", alone, what_the_services_may_do_is_what_they_do)]

@@ -35,6 +35,7 @@ pub(super) async fn play(stack: &Stack) -> Result<Calls> {
     let workload = Workload::new(stack, "rights", json!({}), class).await?;
     grow(&workload).await?;
     shrink(stack, &workload).await?;
+    consolidate(&workload).await?;
     class_changes(&workload).await?;
     // Its budget would hold the last node for ever: nothing can replace the pods of a pool that goes.
     workload.deployments().delete("app", &DeleteParams::default()).await?;
@@ -120,6 +121,16 @@ async fn shrink(stack: &Stack, workload: &Workload) -> Result<()> {
     let warned = json!({"ids": [instance], "kind": "rebalance"});
     aws::post(stack, "/interrupt", &warned)?;
     Ok(())
+}
+
+/// Most pods go; their nodes follow, emptied or replaced.
+async fn consolidate(workload: &Workload) -> Result<()> {
+    let pools: Api<api::NodePool> = Api::all(workload.client.clone());
+    let eager = json!({"spec": {"disruption": {"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]}}});
+    pools.patch(&workload.name, &PatchParams::default(), &Patch::Merge(&eager)).await?;
+    let before = workload.claims().await?.len();
+    workload.scale("app", 1).await?;
+    eventually("nodes to be given up", || async { Ok((workload.claims().await?.len() < before).then_some(())) }).await
 }
 
 async fn gone(claims: &Api<api::NodeClaim>, name: &str) -> Result<()> {

@@ -118,8 +118,11 @@ mod tests {
 
     #[test]
     fn a_class_without_subnets_is_told_which_tag_is_missing() {
+        let mut waiting = condition("ValidationSucceeded", "Unknown", "Awaiting SubnetsReady");
+        waiting.reason = DEPENDENCIES_NOT_READY.to_owned();
         let conditions = [
             condition("Ready", "False", "SubnetsReady=False"),
+            waiting,
             condition("SubnetsReady", "False", "no subnets"),
         ];
         let finding = judge("ec2nodeclass/default", Some(2), &conditions);
