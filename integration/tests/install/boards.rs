@@ -65,7 +65,6 @@ const PEOPLE_S_NAMES: &[&str] = &[
 /// Not served yet: the parts of the services that count them are still being built.
 const AWAITED: &[&str] = &[
     "karpenter_cluster_utilization_percent",
-    "karpenter_disruption_consolidation_timeouts_total",
     "karpenter_nodeclaims_instance_type",
     "karpenter_nodeclaims_registered_duration_seconds_bucket",
     "karpenter_nodes_allocatable",

@@ -158,6 +158,11 @@ impl Metrics {
             m.timeouts.clone(),
         );
         registry.register(
+            "karpenter_disruption_consolidation_timeouts_total",
+            "The same under its former name",
+            m.timeouts.clone(),
+        );
+        registry.register(
             "karpenter_voluntary_disruption_failed_validations_total",
             "Nodes of decisions that did not hold at the second look",
             m.failed_validations.clone(),
