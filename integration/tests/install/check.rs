@@ -18,7 +18,7 @@ pub(crate) fn tests() -> Vec<Test> {
 fn check(stack: &Stack) -> Result<(bool, Vec<Value>)> {
     let program = binary("provisioner")?.with_file_name("kubectl-karpenter");
     let output = Command::new(program)
-        .args(["check", "-n", "kube-system", "-o", "json"])
+        .args(["check", "--namespace", "kube-system", "-o", "json"])
         .env_clear()
         .env("KUBECONFIG", stack.var("KUBECONFIG")?)
         .output()?;

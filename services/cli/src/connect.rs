@@ -42,13 +42,7 @@ pub struct Connection {
     pub service_account: String,
 
     /// Namespace of the services
-    #[arg(
-        long,
-        short = 'n',
-        env = "SYSTEM_NAMESPACE",
-        default_value = "kube-system",
-        help_heading = "Connection"
-    )]
+    #[arg(long, env = "SYSTEM_NAMESPACE", default_value = "kube-system", help_heading = "Connection")]
     pub namespace: String,
 
     /// Context of the kubeconfig
