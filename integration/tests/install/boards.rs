@@ -13,7 +13,7 @@ pub(crate) fn tests() -> Vec<Test> {
     vec![
         test!("boards", generated_files_are_what_their_scripts_write),
         test!("boards", alerts_fire_when_they_should_and_not_before),
-        test!("boards", alone, every_metric_of_boards_and_alerts_is_served),
+        test!("boards", soak, every_metric_of_boards_and_alerts_is_served),
     ]
 }
 
