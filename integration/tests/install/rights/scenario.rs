@@ -130,7 +130,10 @@ async fn consolidate(workload: &Workload) -> Result<()> {
     pools.patch(&workload.name, &PatchParams::default(), &Patch::Merge(&eager)).await?;
     let before = workload.claims().await?.len();
     workload.scale("app", 1).await?;
-    eventually("nodes to be given up", || async { Ok((workload.claims().await?.len() < before).then_some(())) }).await
+    eventually("nodes to be given up", || async {
+        Ok((workload.claims().await?.len() < before).then_some(()))
+    })
+    .await
 }
 
 async fn gone(claims: &Api<api::NodeClaim>, name: &str) -> Result<()> {
