@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Bits(SmallVec<[u64; 2]>);
+pub(crate) struct Bits(SmallVec<[u64; 8]>);
 
 impl Bits {
     pub(crate) fn new(len: usize) -> Self {

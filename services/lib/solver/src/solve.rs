@@ -172,7 +172,8 @@ const QUICK_ROUNDS: usize = 20;
 const LEAST_ROUNDS: usize = 300;
 const MOST_ROUNDS: usize = 1500;
 /// Rounds get slower with the number of nodes and sizes: fewer of them, then.
-const ROUNDS_TIMES_PARTS: usize = 800_000;
+const ROUNDS_TIMES_PARTS: usize = 600_000;
+const PLAIN_ROUNDS_TIMES_PARTS: usize = 3_000_000;
 const PLAIN_ROUNDS: usize = 2000;
 /// Batches on plain workloads, each looking beyond the nodes that the last one looked at.
 const MOST_BATCHES: usize = 6;
@@ -205,6 +206,8 @@ fn pack_by_price<'w>(
     let most = at_most(&problem, &priced.value, &mut scratch);
     let loads = construct(&problem, &priced, &most, &mut scratch);
     let rounds = (ROUNDS_TIMES_PARTS / (loads.len() + problem.sizes.len())).clamp(LEAST_ROUNDS, MOST_ROUNDS);
+    let plain_rounds =
+        (PLAIN_ROUNDS_TIMES_PARTS / (loads.len() + problem.sizes.len())).clamp(LEAST_ROUNDS, PLAIN_ROUNDS);
     let mut improver = Improver::new(&problem, &priced.value, &priced.good, &most, loads);
     match effort {
         Effort::Quick => improver.run(QUICK_ROUNDS, 8, keep_going),
@@ -212,7 +215,7 @@ fn pack_by_price<'w>(
         Effort::Full => {
             for batch in 0..MOST_BATCHES {
                 let before = improver.cost();
-                improver.run(PLAIN_ROUNDS, 8 << batch, keep_going);
+                improver.run(plain_rounds, 8 << batch, keep_going);
                 // Where a close bound says that there is more to gain, it is worth more attempts, while they gain anything.
                 let close = improver.cost() <= priced.bound.saturating_add(priced.bound / 66);
                 if close || (batch > 1 && before - improver.cost() < before / 2000) {

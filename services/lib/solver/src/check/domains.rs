@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use model::catalog::Offering;
 use model::labels;
 
+use super::labels::Labels;
 use super::sites::{Cluster, Site};
 
 /// What is known about one node and one key.
@@ -19,7 +21,21 @@ pub(super) struct Domain {
 impl Domain {
     fn of(site: &Site<'_>, key: &str) -> Self {
         let mut out = Self::default();
+        let few = matches!(key, labels::HOSTNAME | labels::ZONE | labels::CAPACITY_TYPE);
+        let mut seen: Vec<&Offering> = Vec::new();
         for labels in &site.outcomes {
+            if let (Labels::Outcome(outcome), true) = (labels, few) {
+                // What only the offering, or nothing but the node itself decides need not be asked of every type.
+                let alike = |known: &&Offering| {
+                    key == labels::HOSTNAME
+                        || (known.zone == outcome.offering.zone
+                            && known.capacity_type == outcome.offering.capacity_type)
+                };
+                if seen.iter().any(alike) {
+                    continue;
+                }
+                seen.push(outcome.offering);
+            }
             match labels.get(key) {
                 None => out.may_lack = true,
                 Some(value) if value.is_complement() => out.open = true,

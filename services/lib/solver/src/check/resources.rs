@@ -65,10 +65,11 @@ pub(super) fn wanted(pods: &[&Pod]) -> Resources {
     daemons::sum(pods.iter().map(|pod| &*pod.spec))
 }
 
-/// Whether pods that ask for so much and the daemons of this outcome fit.
-pub(super) fn fits(input: &ClusterInput, pool: &NodePool, pods: &Resources, outcome: Outcome<'_>) -> bool {
-    let (wanted, free) = needs(pods, &overhead(input, pool, outcome), outcome);
-    wanted.fits(&free)
+/// What the outcome leaves for pods: allocatable less daemons; negative where it does not even hold those.
+pub(super) fn room(input: &ClusterInput, pool: &NodePool, outcome: Outcome<'_>) -> Resources {
+    let mut room = allocatable(outcome.instance, outcome.offering);
+    room.sub_all(&overhead(input, pool, outcome));
+    room
 }
 
 /// What is wanted, and what there is.

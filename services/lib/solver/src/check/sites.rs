@@ -8,6 +8,7 @@ use model::catalog::{CapacityType, InstanceType, Offering};
 use model::node::{Node, NodeState};
 use model::pod::Pod;
 use model::pool::{ClusterInput, NodePool};
+use model::resources::Resources;
 use model::taint::Taint;
 
 use super::labels::{Labels, Outcome};
@@ -167,12 +168,15 @@ fn to_place<'a>(input: &'a ClusterInput, removed: &BTreeSet<&str>) -> BTreeMap<S
 /// Type and offering.
 type Way<'a> = (&'a InstanceType, &'a Offering);
 
+/// A way, and what it leaves for pods.
+type Roomy<'a> = (Way<'a>, Resources);
+
 /// Ways of launching what nodes list. Many nodes of a plan share their list and requirements, and with them the answer.
 struct Ways<'a> {
     input: &'a ClusterInput,
     use_reserved: bool,
     /// By pool, list of types and requirements, the latter two by where they are stored.
-    known: BTreeMap<(&'a str, usize, usize), Vec<Way<'a>>>,
+    known: BTreeMap<(&'a str, usize, usize), Vec<Roomy<'a>>>,
 }
 
 impl<'a> Ways<'a> {
@@ -203,16 +207,17 @@ impl<'a> Ways<'a> {
                 |o: &Offering| o.is_open() && (use_reserved || o.capacity_type != CapacityType::Reserved);
             let listed = node.instance_types.iter().filter_map(|name| types.get(&**name).copied());
             let ways = listed.flat_map(|instance| instance.offerings.iter().map(move |o| (instance, o)));
-            ways.filter(|way| usable(way.1) && outcome(*way).is_allowed()).collect()
+            let allowed = ways.filter(|way| usable(way.1) && outcome(*way).is_allowed());
+            allowed.map(|way| (way, resources::room(input, pool, outcome(way)))).collect()
         });
         let wanted = resources::wanted(pods);
         let mut out = Vec::with_capacity(allowed.len());
-        for of_type in allowed.chunk_by(|a, b| std::ptr::eq(a.0, b.0)) {
+        for of_type in allowed.chunk_by(|a, b| std::ptr::eq(a.0.0, b.0.0)) {
             let start = out.len();
-            let holding = of_type.iter().filter(|way| resources::fits(input, pool, &wanted, outcome(**way)));
-            out.extend(holding.map(|way| Labels::Outcome(outcome(*way))));
+            let holding = of_type.iter().filter(|(_, room)| wanted.fits(room));
+            out.extend(holding.map(|(way, _)| Labels::Outcome(outcome(*way))));
             if out.len() == start {
-                out.extend(of_type.iter().map(|way| Labels::Outcome(outcome(*way))));
+                out.extend(of_type.iter().map(|(way, _)| Labels::Outcome(outcome(*way))));
             }
         }
         out

@@ -63,7 +63,7 @@ pub(crate) fn price(problem: &Problem, proof: Proof, keep_going: &(dyn Fn() -> b
     let mut bound = resource_bound;
     let mut pricing = Pricing::new(problem);
     pricing.add_fills(problem, &mut lp, &mut loads, &all, &resource_value, f64::NEG_INFINITY, &mut scratch);
-    let most_work = if exact { MOST_WORK } else { MOST_WORK / 12 };
+    let most_work = if exact { MOST_WORK } else { MOST_WORK / 50 };
     let (mut work, mut last) = (0, f64::INFINITY);
     let mut stalled = 0;
     loop {

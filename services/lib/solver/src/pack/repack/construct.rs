@@ -57,15 +57,13 @@ pub(crate) fn construct(
         let copies = (times.floor() as u32).min(copies(&left, load));
         push(&mut loads, &mut left, load, copies);
     }
-    // A little above, since with other pods left a fill may happen to do better.
-    let kinds: Vec<Candidate> = most.iter().map(|c| Candidate { ratio: 1.02 * c.ratio, ..*c }).collect();
     let (mut other_left, mut other) = (left.clone(), loads.clone());
-    complete(problem, &kinds, &priced.value, &priced.good, &mut left, &mut loads, scratch);
+    complete(problem, most, &priced.value, &priced.good, &mut left, &mut loads, scratch);
     if priced.good.is_empty() {
         return loads;
     }
     // With and without the loads that are known to be good: either may leave the better rest.
-    complete(problem, &kinds, &priced.value, &[], &mut other_left, &mut other, scratch);
+    complete(problem, most, &priced.value, &[], &mut other_left, &mut other, scratch);
     if problem.cost(&other) < problem.cost(&loads) { other } else { loads }
 }
 

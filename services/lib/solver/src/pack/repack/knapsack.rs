@@ -8,8 +8,8 @@ use super::problem::{KindId, Load, Problem, SizeId};
 use crate::bound::fractional::{self, Cut, Item};
 
 /// Steps of branching per kind, and in one search over all kinds.
-const MOST_STEPS: u32 = 20_000;
-const MOST_STEPS_IN_ALL: u32 = 200_000;
+const MOST_STEPS: u32 = 60_000;
+const MOST_STEPS_IN_ALL: u32 = 600_000;
 
 /// How much more than its price a load may hold without being looked for: finding the last of them takes most of the time.
 const SLACK: f64 = 0.006;

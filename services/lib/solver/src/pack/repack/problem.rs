@@ -53,7 +53,7 @@ pub(crate) enum Choice {
 }
 
 /// Kinds of a large catalogue that a packing looks at, in each set of cells.
-const BEST_KINDS: usize = 24;
+const BEST_KINDS: usize = 16;
 
 /// What makes pods one size: requests, cap, exclusion and kinds.
 type Alike = (SmallVec<[i64; 4]>, u32, Option<u32>, Bits);
@@ -298,7 +298,7 @@ fn thin_out(kinds: &mut Vec<Kind>, pool: usize, asks: &[Ask<'_>], extent: &Exten
     let mut steps: FxHashMap<u32, u32> = FxHashMap::default();
     for (rank, (_, index)) in order.iter().enumerate() {
         let step = steps.entry(kinds[*index].price.max(1).ilog2()).or_default();
-        keep[*index] = rank < BEST_KINDS || *step < 4;
+        keep[*index] = rank < BEST_KINDS || *step < 3;
         *step += 1;
     }
     // Kinds are in order of price.
