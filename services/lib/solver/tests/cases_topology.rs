@@ -528,3 +528,18 @@ fn a_spread_over_capacity_types_forgets_reservations_that_are_not_used() {
     );
     assert_eq!(placed(&plan), 4);
 }
+
+#[test]
+fn a_spread_does_not_count_on_more_reserved_instances_than_there_are() {
+    let both = [(ZONES[0], CapacityType::Spot), (ZONES[0], CapacityType::OnDemand)];
+    let kind = instance_type("r").cpu(1).memory(4).price(0.2).offered(&both).reserved("cr-1", 1, 0.01).build();
+    let plan = sound(
+        cluster()
+            .pool(pool("default").types(vec![kind]))
+            .pods(pod("first").cpu("800m").times(1))
+            .pods(pod("a").app("a").cpu("700m").spread(spread(CAPACITY_TYPE, 1, &[("app", "a")])).times(5)),
+        &Options::default(),
+    );
+    // The only reserved instance is taken, so its domain stays empty and the others get one pod each.
+    assert_eq!(placed(&plan), 3);
+}

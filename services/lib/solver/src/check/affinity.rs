@@ -120,7 +120,13 @@ impl<'a> Party<'_, 'a> {
             let met = |ask: &usize| self.shares(guest, *ask) || self.is_first(guest, *ask);
             !guest.admitted && guest.asks.iter().all(met)
         };
-        let Some(index) = self.guests.iter().position(may) else { return false };
+        // Who needs company on its very node goes first: others can still join it from afar, and not the other way round.
+        let near = |guest: &Guest<'_>| {
+            let host = |ask: &usize| labels::normalize(&self.wishes[*ask].key) == labels::HOSTNAME;
+            guest.asks.iter().any(host) && may(guest)
+        };
+        let found = self.guests.iter().position(near).or_else(|| self.guests.iter().position(may));
+        let Some(index) = found else { return false };
         self.admit(index, true);
         true
     }

@@ -164,11 +164,14 @@ impl<'w> State<'w> {
         }
         let mut best = (NO_PRICE, false);
         for pool in 0..self.world.pools.len() {
-            let price = self.cheapest_of_pool(class, variant, pool, key, domain);
+            let (price, bought) = self.cheapest_of_pool(class, variant, pool, key, domain);
             if price != NO_PRICE {
                 let data = &self.world.pools[pool];
-                let endless =
-                    data.limits.is_empty() && data.max_nodes.is_none() && data.min_values.is_empty();
+                // Reserved instances run out.
+                let endless = bought
+                    && data.limits.is_empty()
+                    && data.max_nodes.is_none()
+                    && data.min_values.is_empty();
                 best = (best.0.min(price), best.1 | endless);
             }
         }
@@ -176,6 +179,7 @@ impl<'w> State<'w> {
         best
     }
 
+    /// The price, and whether there is a node at all that need not be reserved.
     fn cheapest_of_pool(
         &self,
         class: &ClassData,
@@ -183,13 +187,13 @@ impl<'w> State<'w> {
         pool: usize,
         key: TopoKeyId,
         domain: DomainId,
-    ) -> i64 {
+    ) -> (i64, bool) {
         let (world, dims) = (self.world, self.world.dims.len());
         let data = &world.pools[pool];
         if !data.usable || !world.tolerates_pool(variant.tolerations, pool) {
-            return NO_PRICE;
+            return (NO_PRICE, false);
         }
-        let mut best = NO_PRICE;
+        let (mut best, mut bought) = (NO_PRICE, false);
         for &asked in &variant.asked {
             let Some(reach) = world.reach(asked, pool) else { continue };
             let Some(reach) = self.narrowed(pool, reach.clone(), key, &[domain]) else { continue };
@@ -199,10 +203,11 @@ impl<'w> State<'w> {
                 });
                 if let Some(row) = fitting {
                     best = best.min(world.table(pool).price(*row as usize, cell));
+                    bought |= world.cells.list[cell].reservation.is_none();
                 }
             }
         }
-        best
+        (best, bought)
     }
 
     /// The reach within some domains of a key; `None` if empty.
