@@ -32,6 +32,7 @@ pub(crate) fn tests() -> Vec<Test> {
     ]
 }
 
+#[expect(clippy::disallowed_methods, reason = "the size of a long proof is its runner's to choose")]
 fn nodes_wanted(default: u32) -> u32 {
     std::env::var("DISRUPTION_SOAK_NODES").ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }

@@ -1,5 +1,7 @@
 //! The gRPC server: who may call what, and the handlers. Every replica answers; prices and commands are the leader's.
 
+use std::collections::{BTreeMap, VecDeque};
+
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use jiff::Timestamp;
@@ -9,6 +11,7 @@ use proto::disruption::v1 as pb;
 use proto::disruption::v1::disruption_server::{Disruption, DisruptionServer, SERVICE_NAME};
 use proto::types::v1 as types;
 use runtime::grpc::{Access, GrpcServer, Humans, errors};
+use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 
 use crate::actor::{Disruptions, NodeReport, Report};
@@ -117,45 +120,52 @@ impl Disruption for Handler {
         &self,
         _request: Request<pb::WatchCommandsRequest>,
     ) -> Result<Response<Self::WatchCommandsStream>, Status> {
-        let (disruptions, mut changes) = (self.disruptions.clone(), self.disruptions.changes());
-        let (send, stream) = tokio::sync::mpsc::channel(64);
-        tokio::spawn(async move {
-            let mut shown: std::collections::BTreeMap<String, pb::Command> =
-                std::collections::BTreeMap::new();
-            let mut first = true;
-            loop {
-                changes.mark_unchanged();
-                let Some(report) = disruptions.report().await else { return };
-                // What ended before the watch began is not news.
-                let ended: &[Command] = if first { &[] } else { &report.ended };
-                for command in report.commands.iter().chain(ended) {
-                    let command = wire(command);
-                    if shown.get(&command.id) == Some(&command) {
-                        continue;
-                    }
-                    shown.insert(command.id.clone(), command.clone());
-                    if send.send(Ok(pb::WatchCommandsResponse { command: Some(command) })).await.is_err() {
-                        return;
-                    }
-                }
-                if first {
-                    shown.extend(report.ended.iter().map(|command| (command.id.to_string(), wire(command))));
-                    first = false;
-                }
-                tokio::select! {
-                    changed = changes.changed() => if changed.is_err() { return },
-                    () = send.closed() => return,
-                }
-            }
+        let (disruptions, changes) = (self.disruptions.clone(), self.disruptions.changes());
+        let follower =
+            Follower { disruptions, changes, shown: BTreeMap::new(), due: VecDeque::new(), begun: false };
+        let stream = futures::stream::unfold(follower, |mut follower| async move {
+            let command = follower.next().await?;
+            Some((Ok(pb::WatchCommandsResponse { command: Some(command) }), follower))
         });
-        Ok(Response::new(tokio_stream(stream).boxed()))
+        Ok(Response::new(stream.boxed()))
     }
 }
 
-fn tokio_stream<T: Send + 'static>(
-    receiver: tokio::sync::mpsc::Receiver<T>,
-) -> impl futures::Stream<Item = T> + Send {
-    futures::stream::unfold(receiver, |mut receiver| async move { Some((receiver.recv().await?, receiver)) })
+/// One watcher of commands: tells each as it is now, then again whenever it has changed.
+struct Follower {
+    disruptions: Disruptions,
+    changes: watch::Receiver<u64>,
+    /// As last told, by id.
+    shown: BTreeMap<String, pb::Command>,
+    due: VecDeque<pb::Command>,
+    begun: bool,
+}
+
+impl Follower {
+    /// `None` when the process ends.
+    async fn next(&mut self) -> Option<pb::Command> {
+        loop {
+            if let Some(command) = self.due.pop_front() {
+                return Some(command);
+            }
+            if self.begun {
+                self.changes.changed().await.ok()?;
+            }
+            self.changes.mark_unchanged();
+            let report = self.disruptions.report().await?;
+            let ended = report.ended.iter().map(wire);
+            if !std::mem::replace(&mut self.begun, true) {
+                // What ended before the watch began is not news.
+                self.shown.extend(ended.clone().map(|command| (command.id.clone(), command)));
+            }
+            for command in report.commands.iter().map(wire).chain(ended) {
+                if self.shown.get(&command.id) != Some(&command) {
+                    self.shown.insert(command.id.clone(), command.clone());
+                    self.due.push_back(command);
+                }
+            }
+        }
+    }
 }
 
 fn percent(part: i64, whole: i64) -> u32 {

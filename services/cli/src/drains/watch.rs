@@ -143,7 +143,7 @@ impl<'a> Screen<'a> {
         let now = Instant::now();
         self.drains.retain(|_, (_, gone)| gone.is_none_or(|until| now < until));
         let mut shown: Vec<Drain> = self.drains.values().map(|(drain, _)| drain.clone()).collect();
-        shown.sort_by(|a, b| (a.since, a.key()).cmp(&(b.since, b.key())));
+        shown.sort_by_key(|each| (each.since, each.key()));
         let mut out = io::stdout().lock();
         write!(out, "{CLEAR}")?;
         if shown.is_empty() {

@@ -18,7 +18,7 @@ const MAILBOX: usize = 1024;
 pub(crate) enum Command {
     Change(Change<ClaimObject>),
     OfInstances(Vec<String>, oneshot::Sender<Vec<Arc<Claim>>>),
-    OfCommand(String, oneshot::Sender<Vec<Arc<Claim>>>),
+    Replacing(String, oneshot::Sender<Vec<Arc<Claim>>>),
     Count(oneshot::Sender<usize>),
 }
 
@@ -56,7 +56,7 @@ impl Actor {
             match command {
                 Command::Change(change) => self.table.change(change),
                 Command::OfInstances(ids, reply) => drop(reply.send(self.table.of_instances(&ids))),
-                Command::OfCommand(id, reply) => drop(reply.send(self.table.of_command(&id))),
+                Command::Replacing(id, reply) => drop(reply.send(self.table.of_command(&id))),
                 Command::Count(reply) => drop(reply.send(self.table.managed())),
             }
         }
@@ -81,7 +81,7 @@ impl Claims {
 
     /// Claims that were made as replacements for a command.
     pub(crate) async fn of_command(&self, id: String) -> Result<Vec<Arc<Claim>>, Stopping> {
-        self.ask(|reply| Command::OfCommand(id, reply)).await
+        self.ask(|reply| Command::Replacing(id, reply)).await
     }
 
     /// Claims of ours that have an instance.

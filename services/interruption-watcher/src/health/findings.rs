@@ -115,8 +115,8 @@ mod tests {
             findings(&report, now).into_iter().map(|found| (found.instance, found.kind)).collect()
         };
         let event = ("i-3".to_owned(), Kind::EventStatus);
-        assert_eq!(kinds(at(119)), [event.clone()]);
-        assert_eq!(kinds(at(120)), [("i-1".to_owned(), Kind::InstanceStatus), event.clone()]);
+        assert_eq!(kinds(at(119)), std::slice::from_ref(&event));
+        assert_eq!(kinds(at(120)), [("i-1".to_owned(), Kind::InstanceStatus), event]);
         assert_eq!(kinds(at(121)).len(), 3);
     }
 

@@ -104,7 +104,7 @@ impl Poller {
             );
         }
         let acts = ours.into_iter().map(|(finding, claim)| {
-            let is_new = fresh.iter().any(|one| *one == finding);
+            let is_new = fresh.contains(&finding);
             self.act(finding, claim, force, is_new, now, began)
         });
         futures::future::join_all(acts).await;

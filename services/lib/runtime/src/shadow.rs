@@ -53,10 +53,8 @@ fn resource(path: &str) -> &str {
     };
     let mut rest = parts.skip(versions);
     match rest.next() {
-        Some("namespaces") => {
-            let namespace = rest.next();
-            rest.next().or(namespace.map(|_| "namespaces")).unwrap_or("namespaces")
-        }
+        // What follows is the namespace's name.
+        Some("namespaces") => rest.nth(1).unwrap_or("namespaces"),
         Some(resource) => resource,
         None => "",
     }

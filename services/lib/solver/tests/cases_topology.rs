@@ -532,7 +532,8 @@ fn a_spread_over_capacity_types_forgets_reservations_that_are_not_used() {
 #[test]
 fn a_spread_does_not_count_on_more_reserved_instances_than_there_are() {
     let both = [(ZONES[0], CapacityType::Spot), (ZONES[0], CapacityType::OnDemand)];
-    let kind = instance_type("r").cpu(1).memory(4).price(0.2).offered(&both).reserved("cr-1", 1, 0.01).build();
+    let kind =
+        instance_type("r").cpu(1).memory(4).price(0.2).offered(&both).reserved("cr-1", 1, 0.01).build();
     let plan = sound(
         cluster()
             .pool(pool("default").types(vec![kind]))

@@ -93,7 +93,7 @@ pub(crate) fn usable(
     offer: &Offer,
     held: &BTreeMap<String, u32>,
 ) -> Vec<Pool> {
-    let mut less: Vec<(Arc<Vec<InstanceType>>, Arc<Vec<InstanceType>>)> = Vec::new();
+    let mut less: Vec<(Types, Types)> = Vec::new();
     let mut all = Vec::new();
     for (name, pool) in pools {
         let class = &pool.spec.template.spec.node_class_ref;
@@ -115,11 +115,14 @@ pub(crate) fn usable(
     if offer.overlays.is_empty() { all } else { overlay::apply(all, &offer.overlays).pools }
 }
 
+/// What a class sells, shared by its pools.
+type Types = Arc<Vec<InstanceType>>;
+
 /// Pools of one class keep sharing one list: the solver recognises it by identity.
 fn without_held(
     types: &Arc<Vec<InstanceType>>,
     held: &BTreeMap<String, u32>,
-    made: &mut Vec<(Arc<Vec<InstanceType>>, Arc<Vec<InstanceType>>)>,
+    made: &mut Vec<(Types, Types)>,
 ) -> Arc<Vec<InstanceType>> {
     if let Some((_, known)) = made.iter().find(|(from, _)| Arc::ptr_eq(from, types)) {
         return Arc::clone(known);

@@ -104,9 +104,9 @@ async fn rules_are_created_repaired_listed_and_deleted() {
     let read: Value = serde_json::from_str(&found.pattern).unwrap();
     assert_eq!(read["source"][0], "aws.ec2");
     let listed = local.aws.rules("adapter-Spot").await.unwrap();
-    assert_eq!(listed, [found.clone()]);
+    assert_eq!(listed, std::slice::from_ref(&found));
     let arn = &found.targets[0].arn;
-    assert_eq!(local.aws.rules_of_target(arn).await.unwrap(), [found.clone()]);
+    assert_eq!(local.aws.rules_of_target(arn).await.unwrap(), std::slice::from_ref(&found));
     assert_eq!(local.aws.rules_of_target(&format!("{arn}-other")).await.unwrap(), []);
     local.aws.delete_rule(name).await.unwrap();
     local.aws.delete_rule(name).await.unwrap();

@@ -57,14 +57,8 @@ impl State<'_> {
             return rows;
         }
         let mut keep = self.diverse(pool, &rows);
-        let mut count = keep.iter().filter(|kept| **kept).count();
-        for kept in keep.iter_mut().filter(|kept| !**kept) {
-            if count >= most {
-                break;
-            }
-            *kept = true;
-            count += 1;
-        }
+        let room = most.saturating_sub(keep.iter().filter(|kept| **kept).count());
+        keep.iter_mut().filter(|kept| !**kept).take(room).for_each(|kept| *kept = true);
         let kept = rows.iter().zip(&keep).filter(|(_, kept)| **kept).map(|(row, _)| *row);
         // More than may be listed are needed for all the values: then the cheapest of them, and too few values.
         kept.take(most).collect()

@@ -12,6 +12,7 @@ use solver::{Effort, MinValuesPolicy, Options, PreferencePolicy};
 use crate::scenario::random::Random;
 
 /// How many cases each property is tried with; nightly runs raise it.
+#[expect(clippy::disallowed_methods, reason = "a test has no arguments of its own")]
 pub(crate) fn cases(default: u64) -> u64 {
     std::env::var("SOLVER_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }

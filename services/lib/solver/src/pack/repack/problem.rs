@@ -55,6 +55,9 @@ pub(crate) enum Choice {
 /// Kinds of a large catalogue that a packing looks at, in each set of cells.
 const BEST_KINDS: usize = 16;
 
+/// What decides which kinds a pod may go on: its requests, and what it reaches in each pool.
+type Wants<'a> = (&'a [i64], &'a [(usize, Reach)]);
+
 /// What makes pods one size: requests, cap, exclusion and kinds.
 type Alike = (SmallVec<[i64; 4]>, u32, Option<u32>, Bits);
 
@@ -104,7 +107,7 @@ impl Problem {
         let mut sizes: Vec<Size> = Vec::new();
         let mut index: FxHashMap<Alike, SizeId> = FxHashMap::default();
         let mut size_of = Vec::with_capacity(asks.len());
-        let mut known: FxHashMap<(&[i64], &[(usize, Reach)]), Bits> = FxHashMap::default();
+        let mut known: FxHashMap<Wants<'_>, Bits> = FxHashMap::default();
         for ask in asks {
             let allowed = known.entry((ask.request, &ask.reaches)).or_insert_with(|| {
                 let mut allowed = Bits::new(kinds.len());
