@@ -33,6 +33,11 @@ pub(crate) async fn on(
     Ok(facts)
 }
 
+/// Takes only the reason off the claim: its version changes, so that a deletion that a former leader sent is refused.
+pub(crate) async fn unmark(writes: &Writes, member: &Member, now: Timestamp) -> Result<Fact, Error> {
+    Ok(applied(writes.mark(targets(member).0, &[(DISRUPTION_REASON, None)], None, now).await?))
+}
+
 /// Leaves a claim alone that is being deleted: whoever deleted it decides then.
 pub(crate) async fn off(writes: &Writes, member: &Member, now: Timestamp) -> Result<Vec<Fact>, Error> {
     let (claim, node) = targets(member);

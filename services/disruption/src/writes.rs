@@ -145,11 +145,27 @@ impl Writes {
 
     /// Gone already, or a namesake of another uid: both mean done. The claim as it is then, if it stays for its finalizers.
     pub(crate) async fn delete_claim(&self, claim: Target<'_>) -> Result<Option<NodeClaim>, Error> {
-        let preconditions = Preconditions { uid: Some(claim.uid.to_owned()), resource_version: None };
+        match self.delete(claim, None).await {
+            Err(Error::Conflict) => Ok(None),
+            outcome => outcome,
+        }
+    }
+
+    /// Only as it was looked at: a claim that has changed since is a conflict, and the caller looks again.
+    pub(crate) async fn delete_claim_as_seen(
+        &self,
+        claim: Target<'_>,
+        version: &str,
+    ) -> Result<Option<NodeClaim>, Error> {
+        self.delete(claim, Some(version.to_owned())).await
+    }
+
+    async fn delete(&self, claim: Target<'_>, version: Option<String>) -> Result<Option<NodeClaim>, Error> {
+        let preconditions = Preconditions { uid: Some(claim.uid.to_owned()), resource_version: version };
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
         match timely(self.claims().delete(claim.name, &params)).await {
             Ok(answer) => Ok(answer.left()),
-            Err(Error::Gone | Error::Conflict) => Ok(None),
+            Err(Error::Gone) => Ok(None),
             Err(error) => Err(error),
         }
     }

@@ -263,6 +263,7 @@ impl Actor {
         match failed {
             Some(error) => {
                 warn!(command = %id, nodeclaim = %claim, %error, stage = ?command.stage, "write failed; trying again");
+                command.deleted.remove(claim);
                 command.hold = Some(plus(now, RETRY));
             }
             None if command.stage == Stage::Removing => self.removed(id, claim, now),
@@ -387,9 +388,13 @@ impl Actor {
         let span = command.span.clone();
         for member in members {
             let (writes, id) = (self.writes.clone(), Arc::clone(id));
+            let version = self.world.claim(&member.claim).map(|claim| claim.resource_version.clone());
             let delete = async move {
-                let result =
-                    writes.delete_claim(Target { name: &member.claim, uid: &member.claim_uid }).await;
+                let target = Target { name: &member.claim, uid: &member.claim_uid };
+                let result = match version {
+                    Some(version) => writes.delete_claim_as_seen(target, &version).await,
+                    None => Ok(None),
+                };
                 let facts = result.map(|object| object.map(applied).into_iter().collect());
                 Done::Wrote { id, claim: member.claim, result: facts }
             };
@@ -479,15 +484,25 @@ impl Actor {
         command.enter(Stage::RollingBack, why.to_string(), now);
         command.open = targets.len();
         command.deleted.extend(claims.iter().cloned());
+        let members: Arc<[Member]> = command.members().into();
         for (name, uid) in targets {
-            let (writes, id) = (self.writes.clone(), Arc::clone(id));
+            let (writes, id, members) = (self.writes.clone(), Arc::clone(id), Arc::clone(&members));
             let delete = async move {
-                let result = writes.delete_claim(Target { name: &name, uid: &uid }).await;
-                Done::Wrote {
-                    id,
-                    claim: name,
-                    result: result.map(|object| object.map(applied).into_iter().collect()),
-                }
+                let result = async {
+                    let mut facts = Vec::new();
+                    for member in &*members {
+                        match take::unmark(&writes, member, now).await {
+                            Ok(fact) => facts.push(fact),
+                            Err(Error::Gone) => {}
+                            Err(error) => return Err(error),
+                        }
+                    }
+                    let dropped = writes.delete_claim(Target { name: &name, uid: &uid }).await?;
+                    facts.extend(dropped.map(applied));
+                    Ok(facts)
+                };
+                let result = result.await;
+                Done::Wrote { id, claim: name, result }
             };
             self.tasks.spawn(delete.instrument(command.span.clone()));
         }
