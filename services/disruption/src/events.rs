@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use policy::candidate::Notice;
-use runtime::events::{Event, Recorder};
+use runtime::events::{self, Event, Recorder};
 
 use crate::world::{Claim, NodeState};
 
@@ -15,23 +15,11 @@ pub(crate) struct Events(Recorder);
 const QUARTER_HOUR: Duration = Duration::from_secs(15 * 60);
 
 fn node(node: &NodeState) -> ObjectReference {
-    ObjectReference {
-        api_version: Some("v1".to_owned()),
-        kind: Some("Node".to_owned()),
-        name: Some(node.name.to_string()),
-        uid: Some(node.uid.to_string()),
-        ..ObjectReference::default()
-    }
+    events::node(&node.name, &node.uid)
 }
 
 fn claim(claim: &Claim) -> ObjectReference {
-    ObjectReference {
-        api_version: Some("karpenter.sh/v1".to_owned()),
-        kind: Some("NodeClaim".to_owned()),
-        name: Some(claim.name.to_string()),
-        uid: Some(claim.uid.to_string()),
-        ..ObjectReference::default()
-    }
+    events::node_claim(&claim.name, &claim.uid)
 }
 
 fn pool(pool: &api::NodePool) -> ObjectReference {
@@ -45,14 +33,7 @@ fn pool(pool: &api::NodePool) -> ObjectReference {
 }
 
 fn pod(pod: &policy::drain::Pod) -> ObjectReference {
-    ObjectReference {
-        api_version: Some("v1".to_owned()),
-        kind: Some("Pod".to_owned()),
-        namespace: Some(pod.namespace.to_string()),
-        name: Some(pod.name.to_string()),
-        uid: Some(pod.uid.to_string()),
-        ..ObjectReference::default()
-    }
+    events::pod(&pod.namespace, &pod.name, &pod.uid)
 }
 
 impl Events {

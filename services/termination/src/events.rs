@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use policy::drain::Pod;
-use runtime::events::{Event, Recorder};
+use runtime::events::{self, Event, Recorder};
 
 use crate::world::{Claim, NodeState};
 use crate::writes::rfc3339;
@@ -13,35 +13,15 @@ use crate::writes::rfc3339;
 pub(crate) struct Events(Recorder);
 
 fn node(node: &NodeState) -> ObjectReference {
-    ObjectReference {
-        api_version: Some("v1".to_owned()),
-        kind: Some("Node".to_owned()),
-        name: Some(node.name.to_string()),
-        // kubelet's own events about a node carry its name as uid, and `kubectl describe node` looks for both.
-        uid: Some(node.uid.to_string()),
-        ..ObjectReference::default()
-    }
+    events::node(&node.name, &node.uid)
 }
 
 fn claim(claim: &Claim) -> ObjectReference {
-    ObjectReference {
-        api_version: Some("karpenter.sh/v1".to_owned()),
-        kind: Some("NodeClaim".to_owned()),
-        name: Some(claim.name.to_string()),
-        uid: Some(claim.uid.to_string()),
-        ..ObjectReference::default()
-    }
+    events::node_claim(&claim.name, &claim.uid)
 }
 
 fn pod(pod: &Pod) -> ObjectReference {
-    ObjectReference {
-        api_version: Some("v1".to_owned()),
-        kind: Some("Pod".to_owned()),
-        namespace: Some(pod.namespace.to_string()),
-        name: Some(pod.name.to_string()),
-        uid: Some(pod.uid.to_string()),
-        ..ObjectReference::default()
-    }
+    events::pod(&pod.namespace, &pod.name, &pod.uid)
 }
 
 impl Events {

@@ -182,6 +182,31 @@ impl Writer {
     }
 }
 
+/// The Node that an Event is about. kubelet's own carry the name as uid; `kubectl describe node` looks for both.
+pub fn node(name: &str, uid: &str) -> ObjectReference {
+    subject("v1", "Node", name, uid)
+}
+
+/// The NodeClaim that an Event is about.
+pub fn node_claim(name: &str, uid: &str) -> ObjectReference {
+    subject("karpenter.sh/v1", "NodeClaim", name, uid)
+}
+
+/// The Pod that an Event is about.
+pub fn pod(namespace: &str, name: &str, uid: &str) -> ObjectReference {
+    ObjectReference { namespace: Some(namespace.to_owned()), ..subject("v1", "Pod", name, uid) }
+}
+
+fn subject(api_version: &str, kind: &str, name: &str, uid: &str) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(api_version.to_owned()),
+        kind: Some(kind.to_owned()),
+        name: Some(name.to_owned()),
+        uid: Some(uid.to_owned()),
+        ..ObjectReference::default()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

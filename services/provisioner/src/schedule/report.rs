@@ -31,14 +31,7 @@ pub(super) struct Reporter {
 }
 
 fn about(pod: &PodId) -> ObjectReference {
-    ObjectReference {
-        api_version: Some("v1".to_owned()),
-        kind: Some("Pod".to_owned()),
-        namespace: Some(pod.namespace.to_string()),
-        name: Some(pod.name.to_string()),
-        uid: Some(pod.uid.to_string()),
-        ..ObjectReference::default()
-    }
+    runtime::events::pod(&pod.namespace, &pod.name, &pod.uid)
 }
 
 impl Reporter {
