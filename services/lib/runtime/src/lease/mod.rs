@@ -73,8 +73,7 @@ impl Leadership {
     }
 
     pub fn is_leader(&self) -> bool {
-        let reign = self.reign.borrow();
-        reign.as_ref().is_some_and(|reign| Instant::now() < reign.until && !reign.lost.is_cancelled())
+        self.until_lost().is_some()
     }
 
     /// Resolves with the new state when leadership was gained or lost.
@@ -98,7 +97,10 @@ impl Leadership {
 
     /// The token of the present term; `None` for a follower.
     pub fn until_lost(&self) -> Option<CancellationToken> {
-        self.reign.borrow().as_ref().map(|reign| reign.lost.clone()).filter(|_| self.is_leader())
+        // Looked at once: a second look while the first is held waits for a writer that waits for the first.
+        let reign = self.reign.borrow();
+        let holds = |reign: &&Reign| Instant::now() < reign.until && !reign.lost.is_cancelled();
+        reign.as_ref().filter(holds).map(|reign| reign.lost.clone())
     }
 
     /// Waits until this replica leads.

@@ -183,3 +183,27 @@ async fn without_election_the_replica_leads_until_it_stops() {
     term.lost().cancelled().await;
     assert!(!alone.is_leader());
 }
+
+/// Two workers that both wait for ever are a process that is there and does nothing.
+#[test]
+fn asking_who_leads_while_the_lease_is_renewed_never_blocks() {
+    let reign = Reign { until: Instant::now() + Duration::from_secs(3600), lost: CancellationToken::new() };
+    let sender = watch::Sender::new(Some(reign.clone()));
+    let leadership = Leadership { reign: sender.subscribe(), work: TaskTracker::new(), _keep: None };
+    let (done, finished) = std::sync::mpsc::channel();
+    for _ in 0..3 {
+        let (leadership, done) = (leadership.clone(), done.clone());
+        std::thread::spawn(move || {
+            let led = (0..200_000).all(|_| leadership.until_lost().is_some() && leadership.is_leader());
+            done.send(led)
+        });
+    }
+    std::thread::spawn(move || {
+        (0..200_000).for_each(|_| drop(sender.send_replace(Some(reign.clone()))));
+        done.send(true)
+    });
+    for _ in 0..4 {
+        // Far longer than it takes; a thread that hangs must not hang the test.
+        assert_eq!(finished.recv_timeout(Duration::from_secs(120)), Ok(true));
+    }
+}
