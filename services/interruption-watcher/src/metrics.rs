@@ -6,6 +6,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 
+pub(crate) use runtime::metrics::Disrupted;
+
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub(crate) struct MessageType {
     pub(crate) message_type: &'static str,
@@ -14,13 +16,6 @@ pub(crate) struct MessageType {
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub(crate) struct Category {
     pub(crate) category: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-pub(crate) struct Disrupted {
-    pub(crate) reason: &'static str,
-    pub(crate) nodepool: String,
-    pub(crate) capacity_type: String,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]

@@ -1,8 +1,6 @@
 //! Every write to the Kubernetes API, one function each. All are conditional (uid or resourceVersion) and may be repeated:
 //! none can hit a namesake or undo somebody else's change.
 
-use std::time::Duration;
-
 use api::NodeClaim;
 use api::conditions::{ConditionSet, Finding};
 use jiff::Timestamp;
@@ -12,6 +10,7 @@ use kube::{Api, Client, Resource};
 use model::labels;
 use policy::drain;
 use policy::drain::node::Mark;
+use runtime::writes::{CALL_TIMEOUT, timely};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -19,34 +18,11 @@ use crate::world::{
     Claim, DRAINED, EXCLUDE_LABEL, EXCLUDE_VALUE, INSTANCE_TERMINATING, NodeState, VOLUMES_DETACHED,
 };
 
+pub(crate) use runtime::writes::Error;
+
 const FIELD_MANAGER: &str = "karpenter-termination";
-/// One answer of the API server; the object is looked at again afterwards.
-const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Why a claim goes, as given to `Terminate`: kept on the claim so that it survives us.
 pub(crate) const REASON_ANNOTATION: &str = "karpenter.sh/termination-reason";
-
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    /// The object changed meanwhile: look again.
-    #[error("it changed meanwhile")]
-    Conflict,
-    #[error("it is gone")]
-    Gone,
-    #[error("the API server did not answer within {} s", CALL_TIMEOUT.as_secs())]
-    Timeout,
-    #[error(transparent)]
-    Api(kube::Error),
-}
-
-impl From<kube::Error> for Error {
-    fn from(error: kube::Error) -> Self {
-        match &error {
-            kube::Error::Api(status) if status.code == 404 => Self::Gone,
-            kube::Error::Api(status) if status.code == 409 => Self::Conflict,
-            _ => Self::Api(error),
-        }
-    }
-}
 
 /// What the eviction API said.
 #[derive(Debug)]
@@ -236,12 +212,5 @@ where
         Ok(answer) => Ok(answer.left()),
         Err(Error::Gone | Error::Conflict) => Ok(None),
         Err(error) => Err(error),
-    }
-}
-
-async fn timely<T>(call: impl Future<Output = Result<T, kube::Error>>) -> Result<T, Error> {
-    match tokio::time::timeout(CALL_TIMEOUT, call).await {
-        Ok(answer) => Ok(answer?),
-        Err(_) => Err(Error::Timeout),
     }
 }

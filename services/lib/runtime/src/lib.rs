@@ -97,6 +97,7 @@ pub mod telemetry;
 mod testing;
 pub mod trace;
 pub mod watch;
+pub mod writes;
 
 use std::process::ExitCode;
 

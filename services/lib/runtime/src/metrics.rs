@@ -34,6 +34,14 @@ pub struct RpcMethod {
     pub grpc_method: String,
 }
 
+/// Of `karpenter_nodeclaims_disrupted_total`, which several services count: each the claims that it deletes.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct Disrupted {
+    pub reason: &'static str,
+    pub nodepool: String,
+    pub capacity_type: String,
+}
+
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct Reason {
     pub reason: &'static str,

@@ -33,6 +33,26 @@ pub enum Change<K> {
     Reset(Vec<Arc<K>>),
 }
 
+impl<K> Change<K> {
+    /// Whether this is all there is.
+    pub fn is_whole(&self) -> bool {
+        matches!(self, Self::Reset(_))
+    }
+}
+
+/// Makes changes of several kinds variants of one enum, for an actor that takes them all in one mailbox:
+/// `changes_as!(Fact: Node(Node), Claim(NodeClaim))`.
+#[macro_export]
+macro_rules! changes_as {
+    ($fact:ty: $($variant:ident($kind:ty)),+ $(,)?) => {
+        $(impl From<$crate::watch::Change<$kind>> for $fact {
+            fn from(change: $crate::watch::Change<$kind>) -> Self {
+                Self::$variant(change)
+            }
+        })+
+    };
+}
+
 /// The same without ever holding a whole list: for kinds of which a cluster has a hundred thousand.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Streamed<K> {

@@ -67,36 +67,24 @@ impl Fact {
     /// The kind, and whether this is all there is of it.
     pub(crate) fn kind(&self) -> (&'static str, bool) {
         match self {
-            Self::Node(change) => ("Node", is_whole(change)),
-            Self::Claim(change) => ("NodeClaim", is_whole(change)),
-            Self::Pod(change) => ("Pod", is_whole(change)),
-            Self::Pdb(change) => ("PodDisruptionBudget", is_whole(change)),
-            Self::Attachment(change) => ("VolumeAttachment", is_whole(change)),
-            Self::Volume(change) => ("PersistentVolume", is_whole(change)),
+            Self::Node(change) => ("Node", change.is_whole()),
+            Self::Claim(change) => ("NodeClaim", change.is_whole()),
+            Self::Pod(change) => ("Pod", change.is_whole()),
+            Self::Pdb(change) => ("PodDisruptionBudget", change.is_whole()),
+            Self::Attachment(change) => ("VolumeAttachment", change.is_whole()),
+            Self::Volume(change) => ("PersistentVolume", change.is_whole()),
         }
     }
 }
 
-fn is_whole<K>(change: &Change<K>) -> bool {
-    matches!(change, Change::Reset(_))
-}
-
-macro_rules! fact {
-    ($kind:ty, $variant:ident) => {
-        impl From<Change<$kind>> for Fact {
-            fn from(change: Change<$kind>) -> Self {
-                Self::$variant(change)
-            }
-        }
-    };
-}
-
-fact!(Node, Node);
-fact!(NodeClaim, Claim);
-fact!(BoundPod, Pod);
-fact!(PodDisruptionBudget, Pdb);
-fact!(VolumeAttachment, Attachment);
-fact!(PersistentVolume, Volume);
+runtime::changes_as!(
+    Fact: Node(Node),
+    Claim(NodeClaim),
+    Pod(BoundPod),
+    Pdb(PodDisruptionBudget),
+    Attachment(VolumeAttachment),
+    Volume(PersistentVolume),
+);
 
 #[derive(Default)]
 pub(crate) struct World {
