@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use model::price::MicroDollars;
 use policy::candidate::Blocked;
 use policy::command::{Memory, Words};
@@ -38,6 +38,8 @@ pub(crate) struct Proposal {
     /// Per hour.
     pub(crate) saving: MicroDollars,
     pub(crate) pods_moved: u32,
+    /// How long the saving takes to make up for the time in which old and new nodes are both paid.
+    pub(crate) payback: SignedDuration,
 }
 
 /// How far a command is, for people and for the order of looks.
@@ -167,6 +169,7 @@ impl Command {
             proposed: crate::writes::rfc3339(self.proposed),
             saves: self.proposal.saving.get(),
             pods: self.proposal.pods_moved,
+            payback: self.proposal.payback.as_secs(),
         }
     }
 }

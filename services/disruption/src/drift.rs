@@ -30,6 +30,8 @@ pub(crate) struct ClassFacts {
     subnets: Option<BTreeSet<String>>,
     security_groups: Option<BTreeSet<String>>,
     reservations: Option<BTreeSet<String>>,
+    /// Whether its nodes are to be in a placement group.
+    grouped: bool,
 }
 
 /// One that cannot be read is left out: validation of its owner says so.
@@ -71,7 +73,25 @@ impl ClassFacts {
             reservations: status
                 .and_then(|status| status.capacity_reservations.as_ref())
                 .map(|all| all.iter().map(|reservation| reservation.id.clone()).collect()),
+            grouped: class.spec.placement_group_selector.is_some(),
         }
+    }
+}
+
+/// What no object says and the provisioner may have told.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Told<'a> {
+    /// Others of its pool have a price and this one has none; `None` when that cannot be told.
+    pub(crate) type_gone: Option<bool>,
+    /// The placement group that its class has now.
+    pub(crate) group: Option<&'a str>,
+}
+
+impl Told<'_> {
+    /// Not knowing is no reason to take back what was found before.
+    pub(crate) fn keeps(&self, reason: &str) -> bool {
+        (reason == drift::Reason::InstanceTypeNotFound.as_str() && self.type_gone.is_none())
+            || (reason == drift::Reason::PlacementGroupDrift.as_str() && self.group.is_none())
     }
 }
 
@@ -79,12 +99,11 @@ fn names(set: Option<&BTreeSet<String>>) -> Option<BTreeSet<&str>> {
     set.map(|set| set.iter().map(String::as_str).collect())
 }
 
-/// `type_gone`: others of its pool have a price and this one has none; `None` when that cannot be told.
 pub(crate) fn verdict(
     claim: &Claim,
     pool: Option<&PoolFacts>,
     class: Option<&ClassFacts>,
-    type_gone: Option<bool>,
+    told: Told<'_>,
     now: Timestamp,
 ) -> Verdict {
     let groups = claim.annotation(labels::LAUNCHED_SECURITY_GROUPS);
@@ -112,7 +131,7 @@ pub(crate) fn verdict(
         zone: claim.label(labels::ZONE).unwrap_or_default(),
         capacity_type: claim.label(labels::CAPACITY_TYPE).unwrap_or_default(),
     }];
-    let seen = match type_gone {
+    let seen = match told.type_gone {
         None => TypeSeen::NotAsked,
         Some(true) => TypeSeen::Missing,
         Some(false) => TypeSeen::Offered(&offered),
@@ -127,7 +146,8 @@ pub(crate) fn verdict(
         subnets: names(class.subnets.as_ref()),
         security_groups: names(class.security_groups.as_ref()),
         reservations: names(class.reservations.as_ref()),
-        placement_group: None,
+        // A group that is wanted and not found is a problem of the class, not of its nodes.
+        placement_group: if class.grouped { told.group.map(Some) } else { Some(None) },
     });
     drift::verdict(&compared, pool, seen, class.as_ref(), now)
 }

@@ -1,4 +1,5 @@
-//! The gRPC server: who may call what, and the handlers. Every replica answers; prices and commands are the leader's.
+//! The gRPC server: who may call what, and the handlers. Every replica answers from what it knows: what a command did to the
+//! objects every replica sees, what is only proposed and what ended the leader alone.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,7 +15,7 @@ use runtime::grpc::{Access, GrpcServer, Humans, errors};
 use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 
-use crate::actor::{Disruptions, NodeReport, Report};
+use crate::actor::{Disruptions, NodeReport, Report, Silent};
 use crate::command::{Command, Stage};
 
 pub(crate) fn server(disruptions: Disruptions) -> GrpcServer {
@@ -30,20 +31,19 @@ struct Handler {
     disruptions: Disruptions,
 }
 
-fn stopping() -> Status {
-    errors::unavailable("STOPPING", "this replica is stopping")
+fn status(silent: Silent) -> Status {
+    match silent {
+        Silent::Stopping => errors::unavailable("STOPPING", "this replica is stopping"),
+        Silent::NotSynced => errors::unavailable(
+            "NOT_SYNCED",
+            "the cluster's state is not complete yet; see /readyz for what is missing",
+        ),
+    }
 }
 
 impl Handler {
     async fn report(&self) -> Result<Report, Status> {
-        let report = self.disruptions.report().await.ok_or_else(stopping)?;
-        if report.synced {
-            return Ok(report);
-        }
-        Err(errors::unavailable(
-            "NOT_SYNCED",
-            "the cluster's state is not complete yet; see /readyz for what is missing",
-        ))
+        self.disruptions.report().await.map_err(status)
     }
 }
 
@@ -94,7 +94,8 @@ impl Disruption for Handler {
             .iter()
             .find(is_it)
             .ok_or_else(|| errors::not_found("node or NodeClaim of ours", &name))?;
-        let command = report.commands.iter().find(|command| node.command.as_ref() == Some(&command.id));
+        let command =
+            report.commands.under_way.iter().find(|command| node.command.as_ref() == Some(&command.id));
         Ok(Response::new(pb::ExplainNodeResponse {
             candidate: Some(candidate(node)),
             summary: summary(node, command),
@@ -108,9 +109,9 @@ impl Disruption for Handler {
         &self,
         request: Request<pb::ListCommandsRequest>,
     ) -> Result<Response<pb::ListCommandsResponse>, Status> {
-        let report = self.report().await?;
-        let ended = report.ended.iter().filter(|_| request.get_ref().with_ended);
-        let commands = report.commands.iter().chain(ended).map(wire).collect();
+        let commands = self.disruptions.commands().await.map_err(status)?;
+        let ended = commands.ended.iter().filter(|_| request.get_ref().with_ended);
+        let commands = commands.under_way.iter().chain(ended).map(wire).collect();
         Ok(Response::new(pb::ListCommandsResponse { commands }))
     }
 
@@ -152,13 +153,20 @@ impl Follower {
                 self.changes.changed().await.ok()?;
             }
             self.changes.mark_unchanged();
-            let report = self.disruptions.report().await?;
-            let ended = report.ended.iter().map(wire);
+            let commands = match self.disruptions.commands().await {
+                Ok(commands) => commands,
+                Err(Silent::Stopping) => return None,
+                Err(Silent::NotSynced) => {
+                    self.changes.changed().await.ok()?;
+                    continue;
+                }
+            };
+            let ended = commands.ended.iter().map(wire);
             if !std::mem::replace(&mut self.begun, true) {
                 // What ended before the watch began is not news.
                 self.shown.extend(ended.clone().map(|command| (command.id.clone(), command)));
             }
-            for command in report.commands.iter().map(wire).chain(ended) {
+            for command in commands.under_way.iter().map(wire).chain(ended) {
                 if self.shown.get(&command.id) != Some(&command) {
                     self.shown.insert(command.id.clone(), command.clone());
                     self.due.push_back(command);
@@ -279,6 +287,7 @@ fn wire(command: &Command) -> pb::Command {
         proposed_at: Some(timestamp(command.proposed)),
         changed_at: Some(timestamp(command.changed)),
         detail: command.detail.clone(),
+        payback_seconds: command.proposal.payback.as_secs(),
     }
 }
 

@@ -62,7 +62,7 @@ pub async fn start(config: Config, shell: &mut Shell) -> anyhow::Result<()> {
     };
     let (actor, disruptions, intake) = Actor::new(options, parts);
     let client = shell.kube.clone();
-    shell.watch("pods", Watch::<Pod>::all(client.clone()), intake.clone());
+    shell.watch_streamed("pods", Watch::<Pod>::all(client.clone()), intake.clone());
     shell.watch("nodes", Watch::<Node>::all(client.clone()), intake.clone());
     shell.watch("nodeclaims", Watch::<api::NodeClaim>::all(client.clone()), intake.clone());
     shell.watch("nodepools", Watch::<api::NodePool>::all(client.clone()), intake.clone());

@@ -6,6 +6,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 
+pub(crate) use runtime::metrics::Disrupted;
+
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub(crate) struct Evaluation {
     pub(crate) reason: &'static str,
@@ -41,13 +43,6 @@ pub(crate) struct Type {
 pub(crate) struct PoolReason {
     pub(crate) nodepool: String,
     pub(crate) reason: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-pub(crate) struct Disrupted {
-    pub(crate) reason: &'static str,
-    pub(crate) nodepool: String,
-    pub(crate) capacity_type: String,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]

@@ -20,6 +20,9 @@ pub(crate) struct Note {
     /// Pods that move.
     #[serde(default)]
     pub(crate) pods: u32,
+    /// Seconds until the move has paid for itself.
+    #[serde(default)]
+    pub(crate) payback: i64,
 }
 
 impl Note {
@@ -46,6 +49,7 @@ mod tests {
             proposed: "2026-01-01T00:00:00Z".into(),
             saves: 120_000,
             pods: 17,
+            payback: 420,
         };
         assert_eq!(Note::read(&note.write()), Some(note.clone()));
         assert_eq!(Note::read(&note.id), None, "a replacement's mark");

@@ -50,6 +50,17 @@ pub(crate) struct Seen {
     pub(crate) holds_buffers: bool,
 }
 
+/// All that the provisioner's leader tells about the cluster as it is.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Told {
+    /// By Node name.
+    pub(crate) nodes: HashMap<Arc<str>, Seen>,
+    /// The placement group of each EC2NodeClass, `None` where it has none.
+    pub(crate) groups: HashMap<Arc<str>, Option<Arc<str>>>,
+    /// Version of prices and offerings.
+    pub(crate) catalogue: u64,
+}
+
 /// Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Probes {
@@ -141,8 +152,8 @@ impl Probes {
         (got, end)
     }
 
-    /// Prices and nominations, by Node name.
-    pub(crate) async fn nodes(&self) -> Result<HashMap<Arc<str>, Seen>, Status> {
+    /// Prices, nominations, placement groups.
+    pub(crate) async fn told(&self) -> Result<Told, Status> {
         let mut client = Self::client(self.peers.leader());
         let request = pb::GetSnapshotRequest { with_nodes: true, with_pending: false };
         let answer = client.get_snapshot(request).await?.into_inner();
@@ -159,7 +170,15 @@ impl Probes {
             };
             (Arc::from(node.name), seen)
         };
-        Ok(ours.map(seen).collect())
+        let group = |class: pb::NodeClassSummary| {
+            let group = Some(class.placement_group_id).filter(|id| !id.is_empty());
+            (Arc::from(class.name), group.map(Arc::from))
+        };
+        Ok(Told {
+            nodes: ours.map(seen).collect(),
+            groups: answer.node_classes.into_iter().map(group).collect(),
+            catalogue: answer.snapshot.map_or(0, |snapshot| snapshot.catalog_version),
+        })
     }
 
     /// Idempotent by `command`.

@@ -2,48 +2,25 @@
 //! conditional (uid or resourceVersion) and may be repeated: none can hit a namesake or undo somebody else's change. Where
 //! another writer was faster, the object is read again and the change made anew.
 
-use std::time::Duration;
-
-use api::NodeClaim;
 use api::conditions::{Condition, ConditionSet, Finding};
+use api::{NodeClaim, NodePool};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
 use kube::{Api, Client, Resource};
 use model::labels;
+use runtime::writes::timely;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::world::is_disrupted;
 
+pub(crate) use runtime::writes::Error;
+
 const FIELD_MANAGER: &str = "karpenter-disruption";
-/// One answer of the API server; the object is looked at again afterwards.
-const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// More than once or twice means that something writes in a loop; the caller comes again later.
 const MOST_CONFLICTS: usize = 6;
-
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    #[error("it changed with every try")]
-    Conflict,
-    #[error("it is gone")]
-    Gone,
-    #[error("the API server did not answer within {} s", CALL_TIMEOUT.as_secs())]
-    Timeout,
-    #[error(transparent)]
-    Api(kube::Error),
-}
-
-impl From<kube::Error> for Error {
-    fn from(error: kube::Error) -> Self {
-        match &error {
-            kube::Error::Api(status) if status.code == 404 => Self::Gone,
-            kube::Error::Api(status) if status.code == 409 => Self::Conflict,
-            _ => Self::Api(error),
-        }
-    }
-}
 
 /// A change of one condition; `None` takes it off.
 pub(crate) type Mark = (&'static str, Option<Finding>);
@@ -129,7 +106,7 @@ impl Writes {
             let status = current.status.as_ref();
             let mut conditions = status.and_then(|status| status.conditions.clone()).unwrap_or_default();
             let mut wanted = serde_json::Map::new();
-            if apply(&mut conditions, &current.metadata, marks, now) {
+            if apply(ConditionSet::NODE_CLAIM, &mut conditions, &current.metadata, marks, now) {
                 wanted.insert("conditions".to_owned(), json!(conditions));
             }
             let known = status.and_then(|status| status.last_pod_event_time.as_ref()).map(|time| time.0);
@@ -139,6 +116,24 @@ impl Writes {
                 wanted.insert("lastPodEventTime".to_owned(), json!(rfc3339(at)));
             }
             (!wanted.is_empty()).then(|| json!({"status": wanted}))
+        })
+        .await
+    }
+
+    /// Sets or removes one condition of a NodePool.
+    pub(crate) async fn mark_pool(
+        &self,
+        pool: Target<'_>,
+        mark: Mark,
+        now: Timestamp,
+    ) -> Result<NodePool, Error> {
+        let pools: Api<NodePool> = Api::all(self.client.clone());
+        edit(&pools, pool, Part::Status, |current: &NodePool| {
+            let status = current.status.as_ref();
+            let mut conditions = status.and_then(|status| status.conditions.clone()).unwrap_or_default();
+            let (set, marks) = (ConditionSet::NODE_POOL, std::slice::from_ref(&mark));
+            apply(set, &mut conditions, &current.metadata, marks, now)
+                .then(|| json!({"status": {"conditions": conditions}}))
         })
         .await
     }
@@ -179,12 +174,18 @@ impl Writes {
 }
 
 /// Says whether anything changed.
-fn apply(conditions: &mut Vec<Condition>, meta: &ObjectMeta, marks: &[Mark], now: Timestamp) -> bool {
+fn apply(
+    set: ConditionSet,
+    conditions: &mut Vec<Condition>,
+    meta: &ObjectMeta,
+    marks: &[Mark],
+    now: Timestamp,
+) -> bool {
     let mut changed = false;
     for (type_, finding) in marks {
         changed |= match finding {
-            Some(finding) => ConditionSet::NODE_CLAIM.set(conditions, meta, type_, finding.clone(), now),
-            None => ConditionSet::NODE_CLAIM.clear(conditions, type_),
+            Some(finding) => set.set(conditions, meta, type_, finding.clone(), now),
+            None => set.clear(conditions, type_),
         };
     }
     changed
@@ -230,11 +231,4 @@ where
         }
     }
     Err(Error::Conflict)
-}
-
-async fn timely<T>(call: impl Future<Output = Result<T, kube::Error>>) -> Result<T, Error> {
-    match tokio::time::timeout(CALL_TIMEOUT, call).await {
-        Ok(answer) => Ok(answer?),
-        Err(_) => Err(Error::Timeout),
-    }
 }

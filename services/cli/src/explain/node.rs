@@ -52,6 +52,11 @@ struct Command {
     method: String,
     phase: &'static str,
     detail: String,
+    #[serde(serialize_with = "crate::offering::dollars")]
+    saving_per_hour: MicroDollars,
+    pods_moved: u32,
+    /// Until the saving has made up for the time in which old and new nodes are both paid.
+    payback_seconds: i64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -105,6 +110,9 @@ impl Answer {
                 reason: command.reason,
                 method: command.method,
                 detail: command.detail,
+                saving_per_hour: MicroDollars::new(command.saving_micro_usd_per_hour),
+                pods_moved: command.pods_moved,
+                payback_seconds: command.payback_seconds,
             }),
             budgets: budgets
                 .into_iter()
@@ -141,9 +149,16 @@ pub(super) fn print(out: &mut dyn Write, answer: &Answer) -> io::Result<()> {
         }
     }
     if let Some(command) = &answer.command {
-        let Command { id, reason, method, phase, detail } = command;
+        let Command { id, reason, method, phase, detail, saving_per_hour, pods_moved, payback_seconds } =
+            command;
         let detail = if detail.is_empty() { String::new() } else { format!(": {detail}") };
         writeln!(out, "\npart of command {id} ({reason}, {method}), {phase}{detail}")?;
+        let payback = match payback_seconds {
+            ..=0 => String::new(),
+            seconds => format!(", pays for itself after {} minutes", (seconds + 59) / 60),
+        };
+        let saving = saving_per_hour.to_f64();
+        writeln!(out, "it saves ${saving:.4} an hour, moves {pods_moved} pods{payback}")?;
     }
     if !answer.last_probe.is_empty() {
         let when = answer.probed_at.map(|at| format!(" at {}", at.strftime("%F %T UTC"))).unwrap_or_default();
@@ -268,6 +283,9 @@ Drifted     no limit         1
                 method: "single".into(),
                 phase: pb::CommandPhase::Replacing.into(),
                 detail: "waiting for replacements".into(),
+                saving_micro_usd_per_hour: 40_000,
+                pods_moved: 7,
+                payback_seconds: 530,
                 ..pb::Command::default()
             }),
             ..pb::ExplainNodeResponse::default()
@@ -275,6 +293,10 @@ Drifted     no limit         1
         let text = printed(answer.clone(), Vec::new());
         assert!(
             text.contains("part of command c1 (Underutilized, single), replacing: waiting for replacements")
+        );
+        assert!(
+            text.contains("it saves $0.0400 an hour, moves 7 pods, pays for itself after 9 minutes"),
+            "{text}"
         );
         assert!(text.contains("it would save $0.0120 an hour"));
         let json = serde_json::to_value(Answer::new(answer, Vec::new())).unwrap();

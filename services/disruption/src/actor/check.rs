@@ -16,14 +16,14 @@ use super::{Actor, Done, plus};
 use crate::candidates;
 use crate::command::{Command, Member};
 use crate::metrics::Type;
-use crate::probe::{Removal, Seen};
+use crate::probe::{Removal, Told};
 use crate::search;
 
 const RETRY: SignedDuration = SignedDuration::from_secs(1);
 
 /// What others were asked.
 pub(super) struct Checked {
-    seen: std::collections::HashMap<Arc<str>, Seen>,
+    told: Told,
     /// The removal simulated again; `None` where nothing moves.
     answer: Option<pb::SimulateResponse>,
 }
@@ -44,12 +44,12 @@ impl Actor {
         let id = Arc::clone(id);
         let ask = async move {
             let result = async {
-                let seen = probes.nodes().await?;
+                let told = probes.told().await?;
                 let answer = match &removal {
                     Some(removal) => Some(probes.ask(removal).await?),
                     None => None,
                 };
-                Ok(Checked { seen, answer })
+                Ok(Checked { told, answer })
             };
             let result = result.await;
             Done::Checked { id, result }
@@ -91,7 +91,7 @@ impl Actor {
                 return;
             }
         };
-        self.seen = checked.seen;
+        self.hear(checked.told);
         if !self.narrow(id, now) {
             return;
         }

@@ -1,16 +1,18 @@
 //! Before and after a search: the picture it works on, and what becomes of its findings.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use model::do_not_disrupt::DoNotDisrupt;
+use model::quantity::Quantity;
 use policy::budget::{self, Budgets, CountedNode, Counts, State};
 use policy::candidate::{self, Blocked, EventReason, Pdbs};
 use policy::churn;
 use policy::command::Memory;
 use policy::consolidation::{self, COST_UNIT, PoolTotals, Score};
 use policy::drain::pod::Owner;
+use policy::drift::FixedPool;
 use policy::{Method, Reason};
 use tonic::Status;
 use tracing::{Instrument as _, debug, info, warn};
@@ -20,8 +22,8 @@ use crate::candidates;
 use crate::command::{Command, Member, Proposal, Stage};
 use crate::metrics::Reason as ReasonLabel;
 use crate::metrics::{Evaluation, Move, PoolReason};
-use crate::probe::Seen;
-use crate::search::{self, Entry, FixedPool, Found, Methods, Situation};
+use crate::probe::Told;
+use crate::search::{self, Entry, Found, Methods, Situation};
 use crate::world::{Claim, NodeState};
 
 const TELL_AGAIN: jiff::SignedDuration = jiff::SignedDuration::from_mins(15);
@@ -40,6 +42,7 @@ impl Actor {
         }
         self.dirty = false;
         self.next_look = plus(now, self.options.look_interval);
+        self.mark_pools(now);
         self.ask_prices(now);
     }
 
@@ -48,23 +51,17 @@ impl Actor {
         self.last_look = now;
         let probes = self.probes.clone();
         self.tasks.spawn(async move {
-            let result = probes.nodes().await;
+            let result = probes.told().await;
             Done::Seen { result, began: now }
         });
     }
 
     /// Prices and promises are known: the search may begin.
-    pub(super) fn seen(
-        &mut self,
-        result: Result<HashMap<Arc<str>, Seen>, Status>,
-        began: Timestamp,
-        now: Timestamp,
-    ) {
-        let seen = match result {
-            Ok(seen) => seen,
+    pub(super) fn seen(&mut self, result: Result<Told, Status>, began: Timestamp, now: Timestamp) {
+        match result {
+            Ok(told) => self.hear(told),
             Err(status) => return self.looked(Err(status), began, now),
-        };
-        self.seen = seen;
+        }
         if self.term.is_none() {
             self.looking = false;
             return;
@@ -84,6 +81,17 @@ impl Actor {
             Done::Looked { result, began }
         };
         self.tasks.spawn(search.instrument(span));
+    }
+
+    /// What only the provisioner knows. Drift may turn on a placement group that was made anew under its old name.
+    pub(super) fn hear(&mut self, told: Told) {
+        self.seen = told.nodes;
+        self.catalogue = told.catalogue;
+        let before = std::mem::replace(&mut self.groups, told.groups);
+        if before != self.groups {
+            let changed = |claim: &&Arc<Claim>| before.get(&claim.class) != self.groups.get(&claim.class);
+            self.touched.claims.extend(self.world.claims().filter(changed).map(|claim| claim.name.clone()));
+        }
     }
 
     /// Nodes that count for each pool's budgets, and what is left of these. Proposals count from the moment they are made.
@@ -187,10 +195,7 @@ impl Actor {
                 .map(|(pool, object)| (Arc::clone(pool), candidates::churn_of(object)))
                 .collect(),
             fruitless: self.fruitless,
-            settings: consolidation::Settings {
-                spot_to_spot: self.options.spot_to_spot,
-                many_for_many: false,
-            },
+            spot_to_spot: self.options.spot_to_spot,
         }
     }
 
@@ -220,7 +225,11 @@ impl Actor {
         let candidate = subject.candidate().filter(|_| any)?;
         let reschedulable = subject.pods.iter().filter(|pod| pod.is_reschedulable());
         let pods: BTreeSet<Arc<str>> = reschedulable.map(|pod| Arc::clone(&pod.pod.uid)).collect();
-        let basis = Basis { freed: self.world.freed(), own: fingerprint(&pods, candidate.price.get()) };
+        let basis = Basis {
+            freed: self.world.freed(),
+            own: fingerprint(&pods, candidate.price.get()),
+            catalogue: self.catalogue,
+        };
         let recent = |probed: &&Probed| now < plus(probed.at, self.options.full_look_interval);
         let probed = self.probed.get(&node.name).filter(|probed| probed.basis == basis).filter(recent);
         Some(Entry {
@@ -269,21 +278,42 @@ impl Actor {
         self.told.insert(Arc::clone(&node.name), (words, plus(now, TELL_AGAIN)));
     }
 
-    fn fixed_pools(&self) -> Vec<FixedPool> {
-        let pools = self.world.pools().filter_map(|(name, pool)| Some((name, pool, pool.spec.replicas?)));
-        let of = |(name, pool, replicas): (&Arc<str>, &Arc<api::NodePool>, i64)| {
-            let own = || self.world.claims().filter(|claim| claim.pool == *name);
-            let all = i64::try_from(own().count()).unwrap_or(i64::MAX);
-            let active = i64::try_from(own().filter(|claim| !claim.deleting).count()).unwrap_or(i64::MAX);
+    /// Pools with a fixed number of nodes, and what becomes of their claims.
+    fn fixed_pools(&self) -> BTreeMap<Arc<str>, FixedPool> {
+        let fixed = self.world.pools().filter_map(|(name, pool)| {
             let limit = pool.spec.limits.as_ref().and_then(|limits| limits.get("nodes"));
-            let limit = limit.and_then(|nodes| nodes.to_string().parse::<i64>().ok()).unwrap_or(i64::MAX);
-            FixedPool {
-                name: Arc::clone(name),
-                above: active > replicas,
-                headroom: u32::try_from(limit.saturating_sub(all).max(0)).unwrap_or(u32::MAX),
+            let fixed = FixedPool {
+                replicas: u32::try_from(pool.spec.replicas?.max(0)).unwrap_or(u32::MAX),
+                limit: limit.map(|nodes| {
+                    let nodes = nodes.text().parse::<Quantity>().map_or(0, Quantity::value_ceil);
+                    u32::try_from(nodes.max(0)).unwrap_or(u32::MAX)
+                }),
+                ..FixedPool::default()
+            };
+            Some((Arc::clone(name), fixed))
+        });
+        let mut fixed: BTreeMap<Arc<str>, FixedPool> = fixed.collect();
+        if fixed.is_empty() {
+            return fixed;
+        }
+        let going: BTreeSet<&Arc<str>> = self.members().map(|member| &member.claim).collect();
+        for claim in self.world.claims() {
+            let Some(pool) = fixed.get_mut(&claim.pool) else { continue };
+            match claim {
+                claim if claim.deleting => pool.deleting += 1,
+                claim if going.contains(&claim.name) => pool.replacing += 1,
+                _ => pool.active += 1,
             }
-        };
-        pools.map(of).collect()
+        }
+        for command in self.commands.values().filter(|command| !command.is_over()) {
+            let made = self.world.claims_of(&command.id).filter(|claim| claim.made_for.is_some()).count();
+            let open = u32::try_from(command.needs.saturating_sub(made)).unwrap_or(u32::MAX);
+            let pool = command.members().first().and_then(|member| fixed.get_mut(&member.pool));
+            if let Some(pool) = pool {
+                pool.granted = pool.granted.saturating_add(open);
+            }
+        }
+        fixed
     }
 
     fn balanced(&self) -> BTreeSet<Arc<str>> {

@@ -80,9 +80,13 @@ impl Actor {
     fn drifted(&mut self, claim: &Claim, now: Timestamp) -> Option<Mark> {
         let pool = self.world.pool_facts(&claim.pool);
         let class = self.world.class_facts(&claim.class);
-        let verdict = drift::verdict(claim, pool, class, self.type_gone(claim), now);
+        let told = drift::Told {
+            type_gone: self.type_gone(claim),
+            group: self.groups.get(&claim.class).and_then(Option::as_deref),
+        };
+        let verdict = drift::verdict(claim, pool, class, told, now);
         let known = conditions::find(&claim.conditions, DRIFTED);
-        if self.type_gone(claim).is_some() && !matches!(verdict, Verdict::Drifted(..)) {
+        if told.type_gone.is_some() && !matches!(verdict, Verdict::Drifted(..)) {
             // Whether its type exists is asked only of claims of some age, and nothing tells when that changes.
             self.due.at(Arc::clone(&claim.name), plus(now, RECHECK));
         }
@@ -91,7 +95,7 @@ impl Actor {
                 debug!(nodeclaim = %claim.name, why, "drift cannot be told");
                 None
             }
-            Verdict::Fresh => known.map(|_| (DRIFTED, None)),
+            Verdict::Fresh => known.filter(|known| !told.keeps(&known.reason)).map(|_| (DRIFTED, None)),
             Verdict::Drifted(reason, what) => {
                 let reason = reason.as_str();
                 if claim.is_drifted() && known.is_some_and(|known| known.reason == reason) {
@@ -156,6 +160,9 @@ impl Actor {
             return false;
         }
         let Some(node) = self.world.node_of(claim).cloned() else { return false };
+        if !repair::is_unhealthy(&reported(&node), &repair::AWS) {
+            return false;
+        }
         let verdict = repair::repair(&reported(&node), &repair::AWS, self.neighbours(claim), now);
         let cause = match verdict {
             Repair::Healthy => return false,

@@ -15,6 +15,7 @@ mod carry;
 mod check;
 mod look;
 mod marks;
+mod pools;
 mod report;
 mod resume;
 mod schedule;
@@ -35,13 +36,13 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use tracing::{info, warn};
 
-pub(crate) use report::{NodeReport, Report};
+pub(crate) use report::{Commands, NodeReport, Report};
 
 use self::schedule::Schedule;
 use crate::command::Command;
 use crate::events::Events;
 use crate::metrics::Metrics;
-use crate::probe::{Probes, Seen};
+use crate::probe::{Probes, Seen, Told};
 use crate::search::{Found, Verdict};
 use crate::world::{Fact, Touched, World};
 use crate::writes::{Error, Writes};
@@ -71,16 +72,37 @@ pub(crate) struct Options {
 /// Asks the actor.
 #[derive(Clone)]
 pub(crate) struct Disruptions {
-    questions: mpsc::Sender<oneshot::Sender<Report>>,
+    questions: mpsc::Sender<Question>,
     changes: watch::Receiver<u64>,
 }
 
+/// An answer is `None` until the whole cluster was seen.
+enum Question {
+    Report(oneshot::Sender<Option<Report>>),
+    Commands(oneshot::Sender<Option<Commands>>),
+}
+
+/// No answer to a question.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Silent {
+    Stopping,
+    NotSynced,
+}
+
 impl Disruptions {
-    /// Everything there is to tell; `None`: the process is ending.
-    pub(crate) async fn report(&self) -> Option<Report> {
+    /// Everything there is to tell.
+    pub(crate) async fn report(&self) -> Result<Report, Silent> {
+        self.ask(Question::Report).await
+    }
+
+    pub(crate) async fn commands(&self) -> Result<Commands, Silent> {
+        self.ask(Question::Commands).await
+    }
+
+    async fn ask<T>(&self, question: impl Fn(oneshot::Sender<Option<T>>) -> Question) -> Result<T, Silent> {
         let (reply, answer) = oneshot::channel();
-        self.questions.send(reply).await.ok()?;
-        answer.await.ok()
+        self.questions.send(question(reply)).await.map_err(|_| Silent::Stopping)?;
+        answer.await.map_err(|_| Silent::Stopping)?.ok_or(Silent::NotSynced)
     }
 
     /// Moves whenever a command may look different.
@@ -99,8 +121,13 @@ enum Done {
         claim: Arc<str>,
         result: Result<Option<Fact>, Error>,
     },
+    /// The condition of a NodePool was written.
+    PoolMarked {
+        pool: Arc<str>,
+        result: Result<Fact, Error>,
+    },
     Seen {
-        result: Result<HashMap<Arc<str>, Seen>, Status>,
+        result: Result<Told, Status>,
         began: Timestamp,
     },
     Looked {
@@ -143,12 +170,14 @@ pub(crate) struct Probed {
 }
 
 /// What a what-if about one node depends on, as far as a better answer goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Basis {
     /// Room that came free anywhere.
     pub(crate) freed: u64,
     /// Its pods and its price.
     pub(crate) own: u64,
+    /// What everything costs: a price may have fallen.
+    pub(crate) catalogue: u64,
 }
 
 pub(crate) struct Actor {
@@ -159,7 +188,7 @@ pub(crate) struct Actor {
     probes: Probes,
     leadership: Leadership,
     facts: mpsc::Receiver<Fact>,
-    questions: mpsc::Receiver<oneshot::Sender<Report>>,
+    questions: mpsc::Receiver<Question>,
     changes: watch::Sender<u64>,
 
     world: World,
@@ -187,6 +216,12 @@ pub(crate) struct Actor {
     /// The last search for many nodes at once that found nothing, by what it was given.
     fruitless: Option<u64>,
     seen: HashMap<Arc<str>, Seen>,
+    /// Placement groups of EC2NodeClasses.
+    groups: HashMap<Arc<str>, Option<Arc<str>>>,
+    /// Version of prices and offerings, as last told.
+    catalogue: u64,
+    /// NodePools whose condition is being written.
+    marking_pools: BTreeSet<Arc<str>>,
     /// What was last said about a node in an event, and until when it need not be repeated.
     told: HashMap<Arc<str>, (String, Timestamp)>,
     probed: HashMap<Arc<str>, Probed>,
@@ -238,6 +273,9 @@ impl Actor {
             fruitless: None,
             jitter: 1,
             seen: HashMap::new(),
+            groups: HashMap::new(),
+            catalogue: 0,
+            marking_pools: BTreeSet::new(),
             told: HashMap::new(),
             probed: HashMap::new(),
             tasks: JoinSet::new(),
@@ -266,7 +304,7 @@ impl Actor {
                         self.done(done)?;
                     }
                 }
-                Some(reply) = self.questions.recv() => drop(reply.send(self.report(Timestamp::now()))),
+                Some(question) = self.questions.recv() => self.answer(question, Timestamp::now()),
                 taken = self.facts.recv_many(&mut facts, AT_ONCE) => {
                     if taken == 0 {
                         stop.cancelled().await;
@@ -312,6 +350,7 @@ impl Actor {
             self.tasks.abort_all();
             while self.tasks.join_next().await.is_some() {}
             self.marking.clear();
+            self.marking_pools.clear();
             self.cleaning.clear();
             self.commands.clear();
             self.looking = false;
@@ -323,6 +362,15 @@ impl Actor {
         self.world.apply(fact, &mut self.touched);
         if whole {
             self.listed.insert(kind);
+        }
+    }
+
+    /// Who asked may have gone.
+    fn answer(&self, question: Question, now: Timestamp) {
+        let synced = self.is_synced();
+        match question {
+            Question::Report(reply) => drop(reply.send(synced.then(|| self.report(now)))),
+            Question::Commands(reply) => drop(reply.send(synced.then(|| self.all_commands(now)))),
         }
     }
 
@@ -338,6 +386,10 @@ impl Actor {
         let touched = std::mem::take(&mut self.touched);
         self.dirty |= touched.decisions;
         if self.term.is_none() {
+            if !touched.claims.is_empty() {
+                // Notes tell it of commands.
+                self.changed();
+            }
             // A follower decides nothing, but knows prices for those who ask it.
             if !self.looking && now >= plus(self.last_look, IDLE_LOOK) {
                 self.ask_prices(now);
@@ -370,6 +422,7 @@ impl Actor {
                 self.cleaning.remove(&claim);
                 self.settled(&claim, result, now);
             }
+            Ok(Done::PoolMarked { pool, result }) => self.pool_marked(&pool, result),
             Ok(Done::Seen { result, began }) => self.seen(result, began, now),
             Ok(Done::Looked { result, began }) => self.looked(result, began, now),
             Ok(Done::Checked { id, result }) => self.checked(&id, result, now),

@@ -27,11 +27,14 @@ pub(crate) struct NodeReport {
 }
 
 pub(crate) struct Report {
-    pub(crate) synced: bool,
     pub(crate) nodes: Vec<NodeReport>,
     pub(crate) budgets: PoolBudgets,
-    /// Newest first; those that ended last.
-    pub(crate) commands: Vec<Command>,
+    pub(crate) commands: Commands,
+}
+
+/// Newest first.
+pub(crate) struct Commands {
+    pub(crate) under_way: Vec<Command>,
     pub(crate) ended: Vec<Command>,
 }
 
@@ -46,13 +49,21 @@ impl Actor {
             .map(|node| self.node_report(node, &pdbs, &budgets, now))
             .collect();
         nodes.sort_by(|a, b| a.node.name.cmp(&b.node.name));
+        Report { nodes, budgets, commands: self.all_commands(now) }
+    }
+
+    /// The leader's own; a follower knows what the objects tell.
+    pub(super) fn all_commands(&self, now: Timestamp) -> Commands {
         let newest_first =
             |a: &Command, b: &Command| b.proposed.cmp(&a.proposed).then_with(|| b.id.cmp(&a.id));
-        let mut commands: Vec<Command> = self.commands.values().cloned().collect();
-        commands.sort_by(newest_first);
+        let mut under_way: Vec<Command> = match self.term {
+            Some(_) => self.commands.values().cloned().collect(),
+            None => self.all_noted(now),
+        };
+        under_way.sort_by(newest_first);
         let mut ended: Vec<Command> = self.ended.iter().cloned().collect();
         ended.sort_by(newest_first);
-        Report { synced: self.is_synced(), nodes, budgets, commands, ended }
+        Commands { under_way, ended }
     }
 
     fn node_report(
@@ -68,6 +79,7 @@ impl Actor {
             .values()
             .find(|command| command.members().iter().any(|member| member.node == node.name))
             .map(|command| Arc::clone(&command.id))
+            .or_else(|| claim.as_ref()?.note.as_ref().map(|note| Arc::from(note.id.as_str())))
             .or_else(|| claim.as_ref().and_then(|claim| self.awaits_pods_of(claim)));
         let not_before = claim.as_ref().and_then(|claim| match self.consolidatable(claim, now) {
             Consolidatable::NotBefore(at) => Some(at),

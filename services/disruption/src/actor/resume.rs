@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use model::labels;
 use model::price::MicroDollars;
 use policy::Method;
@@ -29,26 +29,36 @@ impl Actor {
         if self.commands.contains_key(id) {
             return;
         }
-        let noted: Vec<Arc<Claim>> =
-            self.world.claims_of(id).filter(|claim| claim.managed && claim.note.is_some()).cloned().collect();
-        // All of them are going: termination does the rest.
-        let Some(note) = noted.iter().find(|claim| !claim.deleting).and_then(|claim| claim.note.clone())
-        else {
-            return;
-        };
-        info!(command = %id, nodes = noted.len(), "takes over a command of the leader before");
+        let Some(mut command) = self.noted(id, now) else { return };
+        info!(command = %id, nodes = command.members().len(), "takes over a command of the leader before");
+        let method = command.method().as_str();
+        command.span = tracing::info_span!(parent: None, "disrupt", command = %id, method, resumed = true);
+        let first = command.members().first().and_then(|member| self.world.claim(&member.claim));
+        if let Some(parent) = first.and_then(|claim| claim.traceparent()) {
+            runtime::trace::set_parent(&command.span, parent);
+        }
+        self.commands.insert(Arc::clone(id), command);
+        self.changed();
+    }
+
+    /// Every command that the objects tell of, for those who ask a replica that does not lead.
+    pub(super) fn all_noted(&self, now: Timestamp) -> Vec<Command> {
+        self.world.commands().filter_map(|id| self.noted(id, now)).collect()
+    }
+
+    /// A command as its notes tell it; `None` where all its claims are going already: termination does the rest.
+    fn noted(&self, id: &Arc<str>, now: Timestamp) -> Option<Command> {
+        let noted: Vec<&Arc<Claim>> =
+            self.world.claims_of(id).filter(|claim| claim.managed && claim.note.is_some()).collect();
+        let note = noted.iter().find(|claim| !claim.deleting).and_then(|claim| claim.note.clone())?;
         let ordered: BTreeMap<Arc<str>, Arc<str>> = self
             .world
             .claims_of(id)
             .filter(|claim| claim.note.is_none())
             .map(|claim| (Arc::clone(&claim.name), Arc::clone(&claim.uid)))
             .collect();
-        let span =
-            tracing::info_span!(parent: None, "disrupt", command = %id, method = note.method, resumed = true);
-        if let Some(parent) = noted.first().and_then(|claim| claim.traceparent()) {
-            runtime::trace::set_parent(&span, parent);
-        }
-        let command = Command {
+        let proposed = note.proposed.parse().unwrap_or(now);
+        Some(Command {
             id: Arc::clone(id),
             proposal: Proposal {
                 method: note.method.parse().unwrap_or(Method::SingleNode),
@@ -56,25 +66,24 @@ impl Actor {
                 planned: Vec::new(),
                 saving: MicroDollars::new(note.saves),
                 pods_moved: note.pods,
+                payback: SignedDuration::from_secs(note.payback),
             },
             removes: usize::try_from(note.removes).unwrap_or(usize::MAX),
             needs: usize::try_from(note.needs).unwrap_or(usize::MAX),
-            proposed: note.proposed.parse().unwrap_or(now),
+            proposed,
             memory: Memory::default(),
             ordered,
             looked: None,
             found: BTreeMap::new(),
             deleted: BTreeSet::new(),
             stage: Stage::Settling,
-            changed: now,
-            detail: "taken over from another leader".to_owned(),
+            changed: proposed,
+            detail: "as noted on its claims".to_owned(),
             open: 0,
             wake: None,
             hold: None,
-            span,
-        };
-        self.commands.insert(Arc::clone(id), command);
-        self.changed();
+            span: tracing::Span::none(),
+        })
     }
 
     fn inherited(&self, claim: &Claim) -> Member {

@@ -8,7 +8,7 @@ mod pod;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use api::{EC2NodeClass, NodeClaim, NodePool};
@@ -17,7 +17,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use policy::candidate::{Pdbs, Resident};
 use policy::drain::pdb::Pdb;
-use runtime::watch::Change;
+use runtime::watch::{Change, Streamed};
 
 pub(crate) use claim::{CONSOLIDATABLE, Claim, DISRUPTION_REASON, DRIFTED};
 pub(crate) use node::{NodeState, is_disrupted};
@@ -31,28 +31,19 @@ use crate::drift::{ClassFacts, PoolFacts};
 pub(crate) enum Fact {
     Node(Change<Node>),
     Claim(Change<NodeClaim>),
-    Pod(Change<Pod>),
+    Pod(Streamed<Pod>),
     Pdb(Change<PodDisruptionBudget>),
     Pool(Change<NodePool>),
     Class(Change<EC2NodeClass>),
 }
 
-macro_rules! fact {
-    ($kind:ty, $variant:ident) => {
-        impl From<Change<$kind>> for Fact {
-            fn from(change: Change<$kind>) -> Self {
-                Self::$variant(change)
-            }
-        }
-    };
-}
+runtime::changes_as!(Fact: Node(Node), Claim(NodeClaim), Pdb(PodDisruptionBudget), Pool(NodePool), Class(EC2NodeClass));
 
-fact!(Node, Node);
-fact!(NodeClaim, Claim);
-fact!(Pod, Pod);
-fact!(PodDisruptionBudget, Pdb);
-fact!(NodePool, Pool);
-fact!(EC2NodeClass, Class);
+impl From<Streamed<Pod>> for Fact {
+    fn from(change: Streamed<Pod>) -> Self {
+        Self::Pod(change)
+    }
+}
 
 /// The answer to a write, as the watch would tell it.
 pub(crate) fn applied<K>(object: K) -> Fact
@@ -66,12 +57,12 @@ impl Fact {
     /// The kind, and whether this is all of it.
     pub(crate) fn kind(&self) -> (&'static str, bool) {
         match self {
-            Self::Node(change) => ("Node", matches!(change, Change::Reset(_))),
-            Self::Claim(change) => ("NodeClaim", matches!(change, Change::Reset(_))),
-            Self::Pod(change) => ("Pod", matches!(change, Change::Reset(_))),
-            Self::Pdb(change) => ("PodDisruptionBudget", matches!(change, Change::Reset(_))),
-            Self::Pool(change) => ("NodePool", matches!(change, Change::Reset(_))),
-            Self::Class(change) => ("EC2NodeClass", matches!(change, Change::Reset(_))),
+            Self::Node(change) => ("Node", change.is_whole()),
+            Self::Claim(change) => ("NodeClaim", change.is_whole()),
+            Self::Pod(change) => ("Pod", matches!(change, Streamed::Listed)),
+            Self::Pdb(change) => ("PodDisruptionBudget", change.is_whole()),
+            Self::Pool(change) => ("NodePool", change.is_whole()),
+            Self::Class(change) => ("EC2NodeClass", change.is_whole()),
         }
     }
 }
@@ -96,6 +87,8 @@ pub(crate) struct World {
     /// By uid, with the node it is on.
     pods: HashMap<Arc<str>, (Arc<str>, Arc<PodState>)>,
     pods_by_node: HashMap<Arc<str>, BTreeMap<Arc<str>, Arc<PodState>>>,
+    /// While a full list comes in: what was not in it so far, and is gone if it never comes.
+    unlisted: HashSet<Arc<str>>,
     /// When a pod that counts last came, went or ended on a node, as far as pods that are gone can tell.
     departures: HashMap<Arc<str>, Timestamp>,
     /// Namespace to name to budget.
@@ -347,23 +340,22 @@ impl World {
         self.claims_by_command.keys()
     }
 
-    fn pod_change(&mut self, change: Change<Pod>, touched: &mut Touched) {
+    fn pod_change(&mut self, change: Streamed<Pod>, touched: &mut Touched) {
         match change {
-            Change::Applied(pod) => self.put_pod(&pod, touched),
-            Change::Deleted(pod) => {
+            Streamed::Listing => self.unlisted = self.pods.keys().cloned().collect(),
+            Streamed::Applied(pod) => {
+                if let Some(uid) = pod.metadata.uid.as_deref() {
+                    self.unlisted.remove(uid);
+                }
+                self.put_pod(&pod, touched);
+            }
+            Streamed::Deleted(pod) => {
                 if let Some(uid) = pod.metadata.uid.as_deref() {
                     self.drop_pod(uid, touched);
                 }
             }
-            Change::Reset(all) => {
-                let mut gone: BTreeSet<Arc<str>> = self.pods.keys().cloned().collect();
-                for pod in &all {
-                    if let Some(uid) = pod.metadata.uid.as_deref() {
-                        gone.remove(uid);
-                    }
-                    self.put_pod(pod, touched);
-                }
-                for uid in gone {
+            Streamed::Listed => {
+                for uid in std::mem::take(&mut self.unlisted) {
                     self.drop_pod(&uid, touched);
                 }
                 self.labels.forget_unused();

@@ -6,10 +6,10 @@ use api::NodeClaim;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use model::labels;
-use runtime::watch::Change;
+use runtime::watch::{Change, Streamed};
 use serde_json::{Value, json};
 
-use super::{Touched, World};
+use super::{Fact, Touched, World};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -48,10 +48,7 @@ fn pod(name: &str, node: &str, bound: i64, more: Value) -> Pod {
     serde_json::from_value(pod).unwrap()
 }
 
-fn learn<K>(world: &mut World, change: Change<K>) -> Touched
-where
-    super::Fact: From<Change<K>>,
-{
+fn learn(world: &mut World, change: impl Into<Fact>) -> Touched {
     let mut touched = Touched::default();
     world.apply(change.into(), &mut touched);
     touched
@@ -59,9 +56,17 @@ where
 
 fn applied<K>(world: &mut World, object: K) -> Touched
 where
-    super::Fact: From<Change<K>>,
+    Fact: From<Change<K>>,
 {
     learn(world, Change::Applied(Arc::new(object)))
+}
+
+fn came(world: &mut World, pod: Pod) -> Touched {
+    learn(world, Streamed::Applied(Arc::new(pod)))
+}
+
+fn went(world: &mut World, pod: Pod) -> Touched {
+    learn(world, Streamed::Deleted(Arc::new(pod)))
 }
 
 #[test]
@@ -108,15 +113,15 @@ fn the_last_pod_event_comes_from_the_pods_own_times_and_outlives_them() {
     let mut world = World::default();
     applied(&mut world, node("n", "i-1", 1));
     // As after a restart: pods that were bound long ago.
-    learn(
-        &mut world,
-        Change::Reset(vec![Arc::new(pod("a", "n", 100, json!({}))), Arc::new(pod("b", "n", 200, json!({})))]),
-    );
+    learn(&mut world, Streamed::<Pod>::Listing);
+    came(&mut world, pod("a", "n", 100, json!({})));
+    came(&mut world, pod("b", "n", 200, json!({})));
+    learn(&mut world, Streamed::<Pod>::Listed);
     assert_eq!(world.last_pod_event("n"), Some(at(200)), "not the time of the restart");
     let leaving = json!({"deletionTimestamp": at(530).to_string(), "deletionGracePeriodSeconds": 30});
-    applied(&mut world, pod("b", "n", 200, leaving.clone()));
+    came(&mut world, pod("b", "n", 200, leaving.clone()));
     assert_eq!(world.last_pod_event("n"), Some(at(500)), "when somebody asked it to end");
-    learn(&mut world, Change::Deleted(Arc::new(pod("b", "n", 200, leaving))));
+    went(&mut world, pod("b", "n", 200, leaving));
     assert_eq!(world.last_pod_event("n"), Some(at(500)));
 }
 
@@ -126,7 +131,7 @@ fn pods_of_daemon_sets_are_no_events() {
     applied(&mut world, node("n", "i-1", 1));
     let owner =
         json!({"ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "x"}]});
-    applied(&mut world, pod("d", "n", 100, owner));
+    came(&mut world, pod("d", "n", 100, owner));
     assert_eq!(world.last_pod_event("n"), None);
     assert_eq!(world.pods_on("n").count(), 1);
 }
@@ -136,10 +141,25 @@ fn room_comes_free_when_a_pod_goes_and_not_when_one_comes() {
     let mut world = World::default();
     applied(&mut world, node("n", "i-1", 1));
     let before = world.freed();
-    applied(&mut world, pod("a", "n", 100, json!({})));
+    came(&mut world, pod("a", "n", 100, json!({})));
     assert_eq!(world.freed(), before);
-    learn(&mut world, Change::Deleted(Arc::new(pod("a", "n", 100, json!({})))));
+    went(&mut world, pod("a", "n", 100, json!({})));
     assert!(world.freed() > before);
+}
+
+#[test]
+fn a_pod_that_a_full_list_does_not_have_is_gone_and_none_is_before_the_list_is_complete() {
+    let mut world = World::default();
+    applied(&mut world, node("n", "i-1", 1));
+    came(&mut world, pod("a", "n", 100, json!({})));
+    came(&mut world, pod("b", "n", 100, json!({})));
+    learn(&mut world, Streamed::<Pod>::Listing);
+    came(&mut world, pod("b", "n", 100, json!({})));
+    came(&mut world, pod("c", "n", 100, json!({})));
+    assert_eq!(world.pods_on("n").count(), 3);
+    learn(&mut world, Streamed::<Pod>::Listed);
+    let left: Vec<&str> = world.pods_on("n").map(|pod| &*pod.resident.pod.name).collect();
+    assert_eq!(left, ["b", "c"]);
 }
 
 #[test]
@@ -160,6 +180,6 @@ fn a_command_is_found_by_the_notes_on_its_claims_and_the_marks_on_its_replacemen
 #[test]
 fn what_a_pod_requests_is_counted_in_millicores_and_bytes() {
     let mut world = World::default();
-    applied(&mut world, pod("a", "n", 100, json!({})));
+    came(&mut world, pod("a", "n", 100, json!({})));
     assert_eq!(world.pods_on("n").next().unwrap().requests, (250, 1 << 30));
 }

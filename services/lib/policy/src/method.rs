@@ -77,7 +77,7 @@ pub enum Method {
     Drift,
     /// Several nodes by at most one.
     MultiNode,
-    /// Several nodes by several, where the pool opted in.
+    /// Any number of nodes by any number, where the pool opted in.
     ManyForMany,
     SingleNode,
 }

@@ -157,7 +157,8 @@ impl Provisioner for Handler {
         let view = self.deps.cluster.fresh().await;
         let decided = Arc::clone(&self.verdicts.borrow());
         let leader = self.deps.leadership.is_leader();
-        let answer = snapshot::answer(&view, &decided, leader, &self.deps.replica, &request.into_inner());
+        let (offer, replica) = (self.deps.catalog.latest(), &self.deps.replica);
+        let answer = snapshot::answer(&view, &decided, &offer, leader, replica, &request.into_inner());
         Ok(Response::new(answer))
     }
 }

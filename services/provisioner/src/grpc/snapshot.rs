@@ -1,16 +1,20 @@
 //! What this replica believes about the cluster.
 
+use model::catalog::InstanceType;
+use model::labels;
 use model::node::NodeState;
 use proto::provisioner::v1 as pb;
 use proto::types::v1 as types;
 
 use super::wire;
+use crate::catalog::Offer;
 use crate::cluster::{ClusterView, NodeView};
 use crate::schedule::{Decided, Verdict, Verdicts};
 
 pub(super) fn answer(
     view: &ClusterView,
     decided: &Decided,
+    offer: &Offer,
     leader: bool,
     replica: &str,
     asked: &pb::GetSnapshotRequest,
@@ -36,16 +40,22 @@ pub(super) fn answer(
             .sum(),
         node_summaries: Vec::new(),
         pending: Vec::new(),
+        node_classes: Vec::new(),
     };
     if asked.with_nodes {
+        answer.node_classes = offer.types.iter().map(|(name, types)| node_class(name, types)).collect();
         let prices: std::collections::BTreeMap<_, _> = prices().collect();
         let price = |name: &std::sync::Arc<str>| prices.get(name).copied().flatten().map_or(0, |p| p.get());
+        // Made for pods that the scheduler has not bound yet: as good as taken.
+        let promised: std::collections::BTreeSet<_> =
+            view.pending.iter().filter_map(|pod| pod.nominated.as_ref()).collect();
         answer.node_summaries = view
             .nodes
             .iter()
             .map(|(name, node)| {
-                let held = decided.held.contains(name);
-                summary(node, price(name), held)
+                let mut summary = summary(node, price(name), decided.held.contains(name));
+                summary.nominated |= promised.contains(name);
+                summary
             })
             .collect();
     }
@@ -55,12 +65,22 @@ pub(super) fn answer(
     answer
 }
 
+/// Every type that a class offers carries the group that it would be launched into.
+fn node_class(name: &str, types: &[InstanceType]) -> pb::NodeClassSummary {
+    let group = types.first().and_then(|kind| kind.requirements.get(labels::PLACEMENT_GROUP_ID));
+    let id = group.filter(|group| !group.is_complement()).and_then(|group| group.values().first());
+    pb::NodeClassSummary {
+        name: name.to_owned(),
+        placement_group_id: id.map(ToString::to_string).unwrap_or_default(),
+    }
+}
+
 fn summary(view: &NodeView, micro_usd_per_hour: i64, holds_buffers: bool) -> pb::NodeSummary {
     let node = &view.node;
     let offering = node.price_key().filter(|_| node.managed()).map(|key| types::Offering {
         instance_type: key.instance_type.to_owned(),
         zone: key.zone.to_owned(),
-        zone_id: node.labels.get(model::labels::ZONE_ID).cloned().unwrap_or_default(),
+        zone_id: node.labels.get(labels::ZONE_ID).cloned().unwrap_or_default(),
         capacity_type: wire::capacity_type(key.capacity_type).into(),
         micro_usd_per_hour,
         available: true,

@@ -16,8 +16,7 @@ pub const SPOT_TO_SPOT_TYPES: usize = 15;
 pub struct Settings {
     /// Gate `SpotToSpotConsolidation`.
     pub spot_to_spot: bool,
-    /// Several nodes may be replaced by several cheaper ones, as long as the nodes do not become more. The reference
-    /// replaces by one only.
+    /// Any number of nodes may be replaced by any number that costs less together. The reference replaces by one only.
     pub many_for_many: bool,
 }
 
@@ -142,7 +141,7 @@ pub fn judge(candidates: &[&Candidate], outcome: &Outcome, settings: Settings) -
         return Decision::Leave(Refusal::LeftOver(outcome.left_over.clone()));
     }
     let price: MicroDollars = candidates.iter().map(|c| c.price).sum();
-    let most = if settings.many_for_many { candidates.len().max(1) } else { 1 };
+    let most = if settings.many_for_many { usize::MAX } else { 1 };
     match outcome.new_nodes.as_slice() {
         [] => Decision::Delete,
         several if several.len() > most => Decision::Leave(Refusal::TooManyNew(several.len())),
@@ -178,6 +177,10 @@ fn replace(
             (0..replacement.types.len()).filter(|&t| replacement.types[t].worst_price <= ceiling).collect();
         if let Some(refusal) = lacking_values(replacement, &types) {
             return Decision::Leave(refusal);
+        }
+        // The rule against replacing one spot node again and again holds for each of several that take its place.
+        if spot_again && candidates.len() == 1 && types.len() < SPOT_TO_SPOT_TYPES {
+            return Decision::Leave(Refusal::TooFewSpotTypes { found: types.len() });
         }
         kept.push(Kept { types, pin_spot: replacement.allows_spot && replacement.allows_on_demand });
     }

@@ -1,4 +1,4 @@
-//! Several nodes by several, where their pools opted in: the set whose removal saves most.
+//! Any number of nodes by any number, where their pools opted in: the set whose removal saves most.
 //!
 //! Unlike for one replacement, a longer prefix is not simply better or worse: pods of many nodes pack better together, and more
 //! of them are disturbed. So a few lengths are tried, each half of the one before, and the saving decides.
@@ -12,7 +12,7 @@ const MOST_TOGETHER: usize = 100;
 #[derive(Debug)]
 pub struct ManyForMany<'a> {
     order: Vec<&'a Candidate>,
-    /// To try next; below 2 nothing is left.
+    /// To try next; at zero nothing is left.
     length: usize,
     best: Option<(usize, Decision, Worth)>,
 }
@@ -36,7 +36,7 @@ impl<'a> ManyForMany<'a> {
 
     /// The removal to simulate next.
     pub fn next(&self) -> Option<&[&'a Candidate]> {
-        (self.length >= 2).then(|| &self.order[..self.length])
+        (self.length >= 1).then(|| &self.order[..self.length])
     }
 
     /// What became of it, and what it is worth to all pools concerned; without that it is left.

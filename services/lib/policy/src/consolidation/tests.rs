@@ -109,7 +109,17 @@ fn many_for_many_keeps_the_sum_below_what_it_replaces() {
     let Decision::Replace(kept) = judge(&removed, &outcome, many) else { panic!("must be replaced") };
     assert_eq!(kept, vec![Kept { types: vec![0, 1], pin_spot: false }; 2]);
     assert_eq!(judge(&removed, &outcome, Settings::default()), Decision::Leave(Refusal::TooManyNew(2)));
-    assert_eq!(judge(&removed[..1], &outcome, many), Decision::Leave(Refusal::TooManyNew(2)));
+    // One by two is as good, where these are cheaper together.
+    assert_eq!(judge(&removed[..1], &outcome, many), Decision::Leave(Refusal::NotCheaper));
+    let dear = candidate("dear", 200, 3);
+    let Decision::Replace(kept) = judge(&[&dear], &outcome, many) else { panic!("must be replaced") };
+    assert_eq!(kept, vec![Kept { types: vec![0], pin_spot: false }; 2]);
+    let spot = Candidate { spot: true, ..dear };
+    let mut again = outcome.clone();
+    again.new_nodes.iter_mut().for_each(|new| new.allows_spot = true);
+    let gate = Settings { spot_to_spot: true, ..many };
+    let few = Decision::Leave(Refusal::TooFewSpotTypes { found: 1 });
+    assert_eq!(judge(&[&spot], &again, gate), few, "one spot node by several, each of too few types");
 }
 
 #[test]
@@ -306,7 +316,7 @@ fn of_several_for_several_the_set_that_saves_most_is_taken() {
             if length == 20 { Decision::Leave(Refusal::NotCheaper) } else { replace(vec![0], false) };
         search.tell(decision, worth(if length == 10 { 500 } else { 100 }));
     }
-    assert_eq!(lengths, [20, 10, 5, 2]);
+    assert_eq!(lengths, [20, 10, 5, 2, 1]);
     let (nodes, _, worth) = search.best().unwrap();
     assert_eq!((nodes.len(), worth.saving.get()), (10, 500));
 }
@@ -317,6 +327,8 @@ fn several_for_several_leaves_pools_alone_that_did_not_opt_in_and_what_is_not_wo
     candidates[0].pool = Arc::from("other");
     let mut search = ManyForMany::new(&candidates, Allowance::new(), |pool| pool == "default");
     assert_eq!(search.next().map(<[&Candidate]>::len), Some(3));
+    search.tell(replace(vec![0], false), None);
+    assert_eq!(search.next().map(<[&Candidate]>::len), Some(1));
     search.tell(replace(vec![0], false), None);
     assert!(search.next().is_none() && search.best().is_none());
     let closed = Allowance::from([(Arc::from("default"), 1)]);
