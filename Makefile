@@ -48,6 +48,7 @@ soak: stack build ## the long proofs; figures go into integration/RESULTS.md
 bench: stack ## speed and memory beside their bars; ORACLE=path/to/oracle adds the reference
 	cargo build --release --workspace --bins
 	$(CARGO_TARGET_DIR)/release/bench
+	$(CARGO_TARGET_DIR)/release/bench-disruption
 	$(CARGO_TARGET_DIR)/release/solver-bench $(if $(ORACLE),--oracle $(ORACLE))
 
 lint: ## formatting and clippy, warnings are errors

@@ -11,9 +11,10 @@ use integration::{Service, Stack, eventually};
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use kube::ResourceExt as _;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use model::labels;
 use proto::disruption::v1::disruption_client::DisruptionClient;
 use proto::disruption::v1::{
-    Command, CommandPhase, ExplainNodeRequest, ExplainNodeResponse, ListCandidatesRequest,
+    Blocker, Command, CommandPhase, ExplainNodeRequest, ExplainNodeResponse, ListCandidatesRequest,
     ListCandidatesResponse, ListCommandsRequest,
 };
 use runtime::grpc::Caller;
@@ -21,6 +22,25 @@ use serde_json::{Value, json};
 
 /// The second look comes soon, so that a test does not wait for what another shows: that it comes at all.
 pub(crate) const QUICK: [&str; 3] = ["--validation-wait=2s", "--look-interval=200ms", "--settle-wait=500ms"];
+
+/// Pools consolidate at once and without limit unless a test says otherwise.
+pub(crate) fn pool(disruption: Value) -> Value {
+    let mut all = json!({"consolidateAfter": "1s", "budgets": [{"nodes": "100%"}]});
+    if let (Some(all), Some(own)) = (all.as_object_mut(), disruption.as_object()) {
+        all.extend(own.clone());
+    }
+    json!({"disruption": all})
+}
+
+/// On-demand only: spot nodes are not replaced by spot nodes without a gate.
+pub(crate) fn on_demand(mut pool: Value) -> Value {
+    pool["template"] = json!({"spec": {"requirements": [
+        {"key": labels::CAPACITY_TYPE, "operator": "In", "values": ["on-demand"]},
+        {"key": labels::INSTANCE_CATEGORY, "operator": "In", "values": ["c", "m", "r"]},
+        {"key": labels::INSTANCE_GENERATION, "operator": "Gt", "values": ["4"]},
+    ]}});
+    pool
+}
 
 pub(crate) struct Scene {
     pub(crate) stack: Stack,
@@ -37,11 +57,25 @@ impl Scene {
     }
 
     pub(crate) async fn with(stack: Stack, name: &str, pool: Value, flags: &[&str]) -> Result<Self> {
-        let names = ["pricing-cache", "provisioner", "termination"];
-        let others: Vec<Service> =
-            names.into_iter().map(|name| Service::start(&stack, name, 1, &[])).collect::<Result<_>>()?;
+        Self::of(stack, name, pool, json!({}), flags, &[]).await
+    }
+
+    /// With a class and flags of the provisioner, too.
+    pub(crate) async fn of(
+        stack: Stack,
+        name: &str,
+        pool: Value,
+        class: Value,
+        flags: &[&str],
+        provisioner: &[&str],
+    ) -> Result<Self> {
+        let others = [("pricing-cache", &[][..]), ("provisioner", provisioner), ("termination", &[])];
+        let others: Vec<Service> = others
+            .into_iter()
+            .map(|(name, flags)| Service::start(&stack, name, 1, flags))
+            .collect::<Result<_>>()?;
         let disruption = Service::start(&stack, "disruption", 1, flags)?;
-        let workload = Workload::new(&stack, name, pool, json!({})).await?;
+        let workload = Workload::new(&stack, name, pool, class).await?;
         // A person's token: no service has a reason to ask.
         let token = stack.token("operator", &[runtime::grpc::AUDIENCE]).await?;
         let (caller, callee) = (runtime::Service::Provisioner, runtime::Service::Disruption);
@@ -55,8 +89,47 @@ impl Scene {
         self.others.iter().rev().try_for_each(|service| service.stop(&self.stack))
     }
 
-    fn client(&self) -> DisruptionClient<Caller> {
+    /// Another process in place of the one that decides.
+    pub(crate) fn restart(&mut self, flags: &[&str]) -> Result<()> {
+        self.disruption.stop(&self.stack)?;
+        self.disruption = Service::start(&self.stack, "disruption", 1, flags)?;
+        Ok(())
+    }
+
+    pub(crate) fn client(&self) -> DisruptionClient<Caller> {
         DisruptionClient::new(self.caller.peers.leader())
+    }
+
+    /// Asks one replica of several.
+    pub(crate) fn client_of(&self, replica: &str) -> DisruptionClient<Caller> {
+        DisruptionClient::new(self.caller.peers.replica(replica))
+    }
+
+    pub(crate) fn replicas(&self) -> Vec<String> {
+        self.caller.peers.replicas()
+    }
+
+    /// Waits until something of this rule holds the node, in these words.
+    pub(crate) async fn held_by(&self, node: &str, rule: &str, words: &str) -> Result<()> {
+        eventually(&format!("{node} to be held by {rule} that says {words:?}"), || async {
+            let candidate = self.explain(node).await?.candidate.context("a candidate")?;
+            let holds = |b: &Blocker| b.rule == rule && b.detail.contains(words);
+            ensure!(candidate.blockers.iter().any(holds), "{:?}", candidate.blockers);
+            ensure!(!candidate.disruptable, "{candidate:?}");
+            Ok(Some(()))
+        })
+        .await
+    }
+
+    /// `kubectl karpenter …` as a person runs it, who has a kubeconfig and nothing else.
+    pub(crate) fn kubectl(&self, words: &[&str]) -> Result<String> {
+        let program = integration::rpc::binary("disruption")?.with_file_name("kubectl-karpenter");
+        let mut command = std::process::Command::new(program);
+        command.args(words).env("KUBECONFIG", self.stack.var("KUBECONFIG")?);
+        let output = command.output().with_context(|| format!("{command:?}"))?;
+        let errors = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{command:?}: {errors}");
+        Ok(String::from_utf8(output.stdout)?)
     }
 
     pub(crate) async fn candidates(&self) -> Result<ListCandidatesResponse> {
@@ -95,6 +168,20 @@ impl Scene {
             .patch(&self.workload.name, &PatchParams::default(), &Patch::Merge(json!({"spec": spec})))
             .await?;
         Ok(())
+    }
+
+    pub(crate) async fn annotate_pool(&self, annotations: Value) -> Result<()> {
+        let pools: Api<api::NodePool> = Api::all(self.workload.client.clone());
+        let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
+        pools.patch(&self.workload.name, &PatchParams::default(), &patch).await?;
+        Ok(())
+    }
+
+    /// The condition of the test's NodePool, if it has it.
+    pub(crate) async fn pool_condition(&self, type_: &str) -> Result<Option<conditions::Condition>> {
+        let pools: Api<api::NodePool> = Api::all(self.workload.client.clone());
+        let status = pools.get(&self.workload.name).await?.status.unwrap_or_default();
+        Ok(conditions::find(&status.conditions.unwrap_or_default(), type_).cloned())
     }
 
     pub(crate) async fn annotate_node(&self, node: &str, annotations: Value) -> Result<()> {
@@ -165,7 +252,7 @@ impl Scene {
     pub(crate) async fn is_tainted(&self, node: &str) -> Result<bool> {
         let node = self.nodes().get(node).await?;
         let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
-        Ok(taints.iter().any(|taint| taint.key == model::labels::DISRUPTED_TAINT))
+        Ok(taints.iter().any(|taint| taint.key == labels::DISRUPTED_TAINT))
     }
 
     /// Waits for the condition of all claims of the pool.
@@ -186,6 +273,15 @@ impl Scene {
             let commands = self.commands().await?;
             let is = |c: &Command| c.phase() == phase && c.remove_nodes.iter().any(|name| name == node);
             Ok(commands.into_iter().find(is))
+        })
+        .await
+    }
+
+    /// Waits until a command was taken back because a replacement failed.
+    pub(crate) async fn ended_rolled_back(&self) -> Result<Command> {
+        eventually("a command to be taken back", || async {
+            let is = |c: &Command| c.phase() == CommandPhase::RolledBack && c.detail.contains("replacement");
+            Ok(self.commands().await?.into_iter().find(is))
         })
         .await
     }

@@ -6,6 +6,9 @@ use integration::Test;
 
 mod crds;
 mod disruption;
+mod disruption_bad_input;
+mod disruption_limits;
+mod disruption_methods;
 mod disruption_scene;
 mod disruption_soak;
 mod interruption;
@@ -53,6 +56,9 @@ fn main() -> ExitCode {
     tests.extend(termination_asked::tests());
     tests.extend(termination_soak::tests());
     tests.extend(disruption::tests());
+    tests.extend(disruption_limits::tests());
+    tests.extend(disruption_methods::tests());
+    tests.extend(disruption_bad_input::tests());
     tests.extend(disruption_soak::tests());
     tests.extend(traces::tests());
     // Cluster tests of services whose issues are still open: they run with the long proofs until each has been green often
