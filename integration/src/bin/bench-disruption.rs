@@ -50,7 +50,6 @@ fn main() -> Result<()> {
 }
 
 async fn measure(stack: &Stack, options: &Options) -> Result<()> {
-    stop_controllers(stack)?;
     let pool = json!({
         "template": {"spec": {"expireAfter": "Never", "requirements": [
             {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]},
@@ -59,6 +58,7 @@ async fn measure(stack: &Stack, options: &Options) -> Result<()> {
         "disruption": {"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]},
     });
     let workload = Workload::new(stack, "bench", pool, json!({})).await?;
+    stop_controllers(stack)?;
     let client = stack.admin().await?;
     let began = Instant::now();
     many(options.nodes, |index| node(&client, &workload.name, index)).await?;

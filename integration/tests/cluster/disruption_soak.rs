@@ -126,10 +126,13 @@ async fn fragmented_nodes_settle_at_little_more_than_a_fresh_plan_and_stay_still
     while moved.elapsed() < Duration::from_secs(20) {
         ensure!(begun.elapsed() < LONG, "did not settle: {} of {before}", last.len());
         tokio::time::sleep(Duration::from_millis(500)).await;
-        let claims = scene.workload.claims().await?;
+        // A connection that breaks off on a busy machine says nothing.
+        let (Ok(claims), Ok(commands)) = (scene.workload.claims().await, scene.commands().await) else {
+            continue;
+        };
         let leaving = claims.iter().any(|claim| claim.metadata.deletion_timestamp.is_some());
         let names: BTreeSet<String> = claims.iter().map(|claim| claim.name_any()).collect();
-        if leaving || names != last || scene.commands().await?.iter().any(is_under_way) {
+        if leaving || names != last || commands.iter().any(is_under_way) {
             moved = Instant::now();
         }
         last = names;
