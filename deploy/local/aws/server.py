@@ -66,7 +66,7 @@ def main() -> None:
     api = Server(args.host, args.port, gateway).start()
     control = Server(args.host, args.control_port, Control(gateway, args.region)).start()
     gateway.control_url = f"http://{args.host}:{control.server_address[1]}"
-    threading.Thread(target=types.warm, name="warm", daemon=True).start()
+    threading.Thread(target=gateway.warm, args=(args.region,), name="warm", daemon=True).start()
     ports = {"api": api.server_address[1], "control": control.server_address[1], "pid": os.getpid()}
     if args.state:
         directory = pathlib.Path(args.state)

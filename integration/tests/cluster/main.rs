@@ -20,6 +20,13 @@ mod lifecycle;
 mod nodeclass;
 mod outage;
 mod pricing;
+mod pricing_bad_input;
+mod pricing_cli;
+mod pricing_credentials;
+mod pricing_facts;
+mod pricing_placement;
+mod pricing_scene;
+mod pricing_sources;
 mod provisioning;
 mod provisioning_markets;
 mod provisioning_placement;
@@ -61,9 +68,16 @@ fn main() -> ExitCode {
     tests.extend(disruption_bad_input::tests());
     tests.extend(disruption_soak::tests());
     tests.extend(traces::tests());
+    tests.extend(pricing::tests());
+    tests.extend(pricing_sources::tests());
+    tests.extend(pricing_bad_input::tests());
+    tests.extend(pricing_facts::tests());
+    tests.extend(pricing_placement::tests());
+    tests.extend(pricing_credentials::tests());
+    tests.extend(pricing_cli::tests());
     // Cluster tests of services whose issues are still open: they run with the long proofs until each has been green often
     // enough to judge every change by it.
-    for young in [interruption_replacement::tests(), pricing::tests(), provisioning_placement::tests()] {
+    for young in [interruption_replacement::tests(), provisioning_placement::tests()] {
         tests.extend(young.into_iter().map(|test| Test { soak: true, alone: true, ..test }));
     }
     integration::run(tests)

@@ -12,10 +12,10 @@ use cloud::catalog::{OnDemandPrice, PriceList, SpotPrice, ZonalShift};
 use cloud::error::CloudError;
 use cloud::reservation::Reservation;
 use jiff::Timestamp;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::facts::RegionFacts;
+use crate::facts::Listing;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,7 +42,7 @@ impl Feed {
 
 #[derive(Debug)]
 pub(crate) enum Answer {
-    Facts(RegionFacts),
+    Facts(Listing),
     OnDemand(PriceList<OnDemandPrice>),
     Spot(PriceList<SpotPrice>),
     Reservations(Vec<Reservation>),
@@ -56,6 +56,8 @@ pub(crate) struct Outcome {
     pub(crate) at: Timestamp,
     pub(crate) took: Duration,
     pub(crate) answer: Result<Answer, CloudError>,
+    /// Told whether the answer was believed; dropped unsaid, it was.
+    pub(crate) believed: oneshot::Sender<bool>,
 }
 
 const QUICKEST_RETRY: Duration = Duration::from_secs(1);
@@ -82,22 +84,22 @@ impl<M: From<Outcome> + Send + 'static> FeedLoop<M> {
                 () = stop.cancelled() => return Ok(()),
                 answer = self.ask(&mut arn) => answer,
             };
-            let pause = match &answer {
-                Ok(_) => {
-                    failing = None;
-                    jittered(self.period, RandomState::new().hash_one(self.feed))
-                }
-                Err(_) => {
-                    let retry = failing.get_or_insert_with(backoff).next().unwrap_or(SLOWEST_RETRY);
-                    retry.min(self.period.max(QUICKEST_RETRY))
-                }
-            };
-            let outcome = Outcome { feed: self.feed, at: Timestamp::now(), took: began.elapsed(), answer };
-            if self.mailbox.send(outcome.into()).await.is_err() {
+            let answered = answer.is_ok();
+            let (believed, verdict) = oneshot::channel();
+            let (feed, at, took) = (self.feed, Timestamp::now(), began.elapsed());
+            if self.mailbox.send(Outcome { feed, at, took, answer, believed }.into()).await.is_err() {
                 // The owner is gone: the process is ending.
                 stop.cancelled().await;
                 return Ok(());
             }
+            // An answer that cannot be right is asked for again as soon as one that failed.
+            let pause = if answered && verdict.await.unwrap_or(true) {
+                failing = None;
+                jittered(self.period, RandomState::new().hash_one(self.feed))
+            } else {
+                let retry = failing.get_or_insert_with(backoff).next().unwrap_or(SLOWEST_RETRY);
+                retry.min(self.period.max(QUICKEST_RETRY))
+            };
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return Ok(()),
@@ -112,7 +114,7 @@ impl<M: From<Outcome> + Send + 'static> FeedLoop<M> {
             Feed::InstanceTypes => {
                 let (types, offered, zones) =
                     tokio::try_join!(source.instance_types(), source.offerings(), source.zones())?;
-                Answer::Facts(RegionFacts { types, offered, zones })
+                Answer::Facts(Listing { types, offered, zones })
             }
             Feed::OnDemandPrices => Answer::OnDemand(source.on_demand_prices().await?),
             Feed::SpotPrices => Answer::Spot(source.spot_prices().await?),
@@ -242,6 +244,22 @@ mod tests {
         let watching = async {
             assert!(outcomes.recv().await.unwrap().answer.is_err());
             assert!(matches!(outcomes.recv().await.unwrap().answer, Ok(Answer::Facts(_))));
+            stop.cancel();
+        };
+        let (ran, ()) = tokio::join!(feed.run(stop.clone()), watching);
+        ran.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_is_not_believed_is_asked_for_again_soon() {
+        let cloud = Arc::new(MemoryCloud::new("us-west-2"));
+        let (feed, mut outcomes) = feed(Feed::InstanceTypes, &cloud, 43_200);
+        let stop = CancellationToken::new();
+        let watching = async {
+            outcomes.recv().await.unwrap().believed.send(false).unwrap();
+            let began = tokio::time::Instant::now();
+            outcomes.recv().await.unwrap().believed.send(true).unwrap();
+            assert!(began.elapsed() <= Duration::from_secs(2), "asked again after {:?}", began.elapsed());
             stop.cancel();
         };
         let (ran, ()) = tokio::join!(feed.run(stop.clone()), watching);

@@ -9,7 +9,8 @@ use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use jiff::SignedDuration;
 use prometheus_client::metrics::gauge::Gauge;
-use proto::pricingcache::v1::pricing_cache_server::{PricingCache, PricingCacheServer, SERVICE_NAME};
+use prost::bytes::Bytes;
+use proto::pricingcache::v1::pricing_cache_server::{PricingCache, SERVICE_NAME};
 use proto::pricingcache::v1::{
     CatalogUpdate, GetPricesRequest, GetPricesResponse, ListInstanceTypesRequest, ListInstanceTypesResponse,
     ListUnavailableRequest, ListUnavailableResponse, ReportUnavailableRequest, ReportUnavailableResponse,
@@ -22,6 +23,7 @@ use tonic::{Request, Response, Status};
 use crate::metrics::PricingMetrics;
 use crate::owner::CatalogueHandle;
 use crate::published::{Published, follow};
+use crate::streams::SharedStreams;
 use crate::{answers, wire};
 
 /// A report is acknowledged when its marks are stored, or after this long: they are in force here already.
@@ -46,17 +48,29 @@ pub(crate) fn server(
             Humans::Granted,
         )
         .allow(SERVICE_NAME, "ListUnavailable", &readers, Humans::Read);
-    let handler = Handler { catalogue, metrics, derivation: Arc::new(derivation) };
-    GrpcServer::new(access).add_service(PricingCacheServer::new(handler))
+    let handler = Arc::new(Handler { catalogue, metrics, derivation: Arc::new(derivation) });
+    GrpcServer::new(access).add_service(SharedStreams::new(handler))
 }
 
-struct Handler {
+pub(crate) struct Handler {
     catalogue: CatalogueHandle,
     metrics: PricingMetrics,
     derivation: Arc<Settings>,
 }
 
 impl Handler {
+    /// Updates for one subscriber, counted as long as somebody holds them.
+    pub(crate) fn updates(&self, asked: WatchCatalogRequest) -> BoxStream<'static, Bytes> {
+        let counted = Counted::new(&self.metrics.subscribers);
+        let updates = follow(self.catalogue.subscribe(), asked.epoch, asked.version);
+        updates
+            .map(move |update| {
+                let _ = &counted;
+                update
+            })
+            .boxed()
+    }
+
     fn latest(&self) -> Result<Arc<Published>, Status> {
         self.catalogue.latest().ok_or_else(|| {
             errors::unavailable(
@@ -72,18 +86,13 @@ impl PricingCache for Handler {
     type WatchCatalogStream = BoxStream<'static, Result<CatalogUpdate, Status>>;
 
     /// Before the catalogue is complete the stream is open and silent.
+    /// Not how streams are answered: [`SharedStreams`] takes them first.
     async fn watch_catalog(
         &self,
         request: Request<WatchCatalogRequest>,
     ) -> Result<Response<Self::WatchCatalogStream>, Status> {
-        let WatchCatalogRequest { epoch, version } = request.into_inner();
-        let counted = Counted::new(&self.metrics.subscribers);
-        let updates = follow(self.catalogue.subscribe(), epoch, version);
-        let stream = updates.map(move |update| {
-            let _ = &counted;
-            Ok(update)
-        });
-        Ok(Response::new(stream.boxed()))
+        let updates = self.updates(request.into_inner());
+        Ok(Response::new(updates.map(|update| Ok(wire::unframed(&update))).boxed()))
     }
 
     async fn list_instance_types(

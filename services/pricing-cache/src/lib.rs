@@ -3,10 +3,10 @@
 //!
 //! ```text
 //!  feeds ── types, zones, prices, reservations, shifts ─┐
-//!  ConfigMaps ── last prices, marks, learned memory ────┤
+//!  ConfigMaps ── last types, prices, marks, memory ─────┤
 //!  overlays ── NodeOverlays that passed validation ─────┼─> owner (state) ─> published ─> WatchCatalog streams
 //!  nodes ── memory that real nodes report ──────────────┤      │
-//!  ReportUnavailable ───────────────────────────────────┘      └─> store: marks, memory, prices for the next start
+//!  ReportUnavailable ───────────────────────────────────┘      └─> store: the same ConfigMaps, for the next start
 //! ```
 
 mod answers;
@@ -25,6 +25,7 @@ mod prices;
 mod published;
 mod state;
 mod store;
+mod streams;
 mod wire;
 
 use std::collections::BTreeSet;
@@ -53,6 +54,7 @@ use crate::store::{Save, Saver};
 /// Wires the service against AWS.
 pub async fn start(config: Config, shell: &mut Shell) -> anyhow::Result<()> {
     let options = cloud_aws::Options { read_only: shell.config.shadow_mode, ..cloud_aws::Options::default() };
+    shell.metrics.register_collector(options.calls.clone());
     let aws = cloud_aws::Aws::connect(options).await.context("connect to AWS")?;
     start_with(config, Arc::new(aws), shell).await.map(drop)
 }
@@ -72,25 +74,26 @@ pub async fn start_with(
         settings.enable_zonal_shift,
     );
     let mut awaited: BTreeSet<Part> = feeds.iter().copied().map(Part::Feed).collect();
-    awaited.extend([Part::StoredPrices, Part::StoredMarks, Part::StoredMemory]);
+    awaited.extend([Part::StoredTypes, Part::StoredPrices, Part::StoredMarks, Part::StoredMemory]);
     awaited.extend(gates.node_overlay.then_some(Part::Overlays));
     let state = State::new(source.region(), awaited);
     let metrics = PricingMetrics::new(&shell.metrics);
     let stores = Stores {
+        types: saver(shell, "store-types", store::TYPES),
         prices: saver(shell, "store-prices", store::PRICES),
         marks: saver(shell, "store-marks", store::UNAVAILABLE),
         memory: saver(shell, "store-memory", store::MEMORY),
     };
     // Random, so that a version of an earlier life of this replica is never taken for one of this.
     let epoch = format!("{}-{:x}", shell.replica(), RandomState::new().hash_one(std::process::id()));
-    let complete = shell.readiness.check("catalogue", "types, prices, marks and overlays");
-    let (owner, catalogue) = Owner::new(state, epoch, stores, metrics.clone(), complete);
+    let (owner, catalogue) = Owner::new(state, epoch, stores, metrics.clone(), shell.readiness.clone());
     shell.process.spawn("catalogue", owner.run(shell.stop()));
     let latest = catalogue.subscribe();
     shell
         .metrics
         .register_collector(OfferingCollector { latest, reserved_capacity: gates.reserved_capacity });
 
+    watch_map(shell, "stored-types", store::TYPES, catalogue.mailbox(), Message::StoredTypes);
     watch_map(shell, "stored-prices", store::PRICES, catalogue.mailbox(), Message::StoredPrices);
     watch_map(shell, "stored-marks", store::UNAVAILABLE, catalogue.mailbox(), Message::StoredMarks);
     watch_map(shell, "stored-memory", store::MEMORY, catalogue.mailbox(), Message::StoredMemory);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use cloud::unavailable::{Scope, Unavailable};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ConfigMap;
-use runtime::Check;
+use runtime::readiness::{Check, Note, Readiness};
 use runtime::watch::Change;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -33,6 +33,7 @@ const STORE_PRICES_EVERY: SignedDuration = SignedDuration::from_mins(10);
 
 pub(crate) enum Message {
     Fetched(Outcome),
+    StoredTypes(Change<ConfigMap>),
     StoredPrices(Change<ConfigMap>),
     StoredMarks(Change<ConfigMap>),
     StoredMemory(Change<ConfigMap>),
@@ -66,6 +67,7 @@ pub(crate) struct Reported {
 
 /// Where texts go that outlive the process.
 pub(crate) struct Stores {
+    pub(crate) types: mpsc::Sender<Save>,
     pub(crate) prices: mpsc::Sender<Save>,
     pub(crate) marks: mpsc::Sender<Save>,
     pub(crate) memory: mpsc::Sender<Save>,
@@ -80,10 +82,22 @@ pub(crate) struct Owner {
     drafts: watch::Sender<Option<Arc<Catalogue>>>,
     stores: Stores,
     metrics: PricingMetrics,
+    readiness: Readiness,
     complete: Check,
-    failing: BTreeMap<Feed, String>,
+    failing: BTreeMap<Feed, Failing>,
+    /// Fingerprint of the types that the ConfigMap holds.
+    types_stored: Option<u64>,
+    types_unstored: bool,
     prices_stored: Option<Timestamp>,
     prices_unstored: bool,
+}
+
+/// A feed that cannot be read.
+struct Failing {
+    error: String,
+    since: Timestamp,
+    /// For people who look at a replica that is ready nevertheless.
+    note: Note,
 }
 
 /// Cheap to clone.
@@ -129,8 +143,9 @@ impl Owner {
         epoch: String,
         stores: Stores,
         metrics: PricingMetrics,
-        complete: Check,
+        readiness: Readiness,
     ) -> (Self, CatalogueHandle) {
+        let complete = readiness.check("catalogue", "types, prices, marks and overlays");
         let (sender, mailbox) = mpsc::channel(MAILBOX);
         let (latest, seen) = watch::channel(None);
         let (drafts, draft) = watch::channel(None);
@@ -142,8 +157,11 @@ impl Owner {
             drafts,
             stores,
             metrics,
+            readiness,
             complete,
             failing: BTreeMap::new(),
+            types_stored: None,
+            types_unstored: false,
             prices_stored: None,
             prices_unstored: false,
         };
@@ -176,6 +194,7 @@ impl Owner {
                 // A caller that went away does not mind.
                 let _ = to.send(Reported { marks, version, stored });
             }
+            self.store_types().await;
             self.store_prices(Timestamp::now()).await;
         }
     }
@@ -190,6 +209,15 @@ impl Owner {
     async fn take(&mut self, message: Message, now: Timestamp) -> Option<Reply> {
         match message {
             Message::Fetched(outcome) => self.fetched(outcome),
+            Message::StoredTypes(change) => {
+                let data = data_of(change);
+                self.types_stored = (!data.is_empty()).then(|| store::fingerprint(&data));
+                match store::types_from(self.state.region(), &data) {
+                    Some(facts) => self.state.recall_facts(facts, now),
+                    None => self.malformed(store::TYPES, usize::from(!data.is_empty())),
+                }
+                self.state.looked_at(Part::StoredTypes);
+            }
             Message::StoredPrices(change) => {
                 let read = store::prices_from(&data_of(change));
                 self.malformed(store::PRICES, read.malformed);
@@ -232,7 +260,7 @@ impl Owner {
         None
     }
 
-    fn fetched(&mut self, Outcome { feed, at, took, answer }: Outcome) {
+    fn fetched(&mut self, Outcome { feed, at, took, answer, believed }: Outcome) {
         self.metrics.asked(feed, took, answer.as_ref().err());
         let refused = match answer {
             Ok(answer) => self.take_answer(answer, at).err(),
@@ -248,29 +276,41 @@ impl Owner {
                 Some(error.to_string())
             }
         };
+        // A feed that is ending does not mind.
+        let _ = believed.send(refused.is_none());
         match refused {
             None => {
                 self.metrics.succeeded(feed, at);
-                if self.failing.remove(&feed).is_some() {
+                if let Some(failing) = self.failing.remove(&feed) {
+                    failing.note.clear();
                     info!(feed = feed.as_str(), "reading works again");
                 }
             }
-            Some(error) => {
-                // One warning for each new cause; a day without the price list must not fill the log.
-                if self.failing.get(&feed) != Some(&error) {
-                    warn!(feed = feed.as_str(), error, "could not read, the last good answer is kept");
-                    self.failing.insert(feed, error);
-                }
-            }
+            Some(error) => self.fails(feed, error, at),
         }
         self.state.looked_at(Part::Feed(feed));
     }
 
+    fn fails(&mut self, feed: Feed, error: String, at: Timestamp) {
+        let known = self.failing.remove(&feed);
+        if known.as_ref().is_none_or(|known| known.error != error) {
+            warn!(feed = feed.as_str(), error, "could not read, the last good answer is kept");
+        }
+        let (since, note) = match known {
+            Some(Failing { since, note, .. }) => (since, note),
+            None => (at, self.readiness.note(feed.as_str())),
+        };
+        let instead = self.state.instead_of(feed);
+        note.set(&format!("cannot be read since {since:.0}: {error}; {instead}"));
+        self.failing.insert(feed, Failing { error, since, note });
+    }
+
     fn take_answer(&mut self, answer: Answer, at: Timestamp) -> Result<(), String> {
         match answer {
-            Answer::Facts(facts) => {
-                let left_out = self.state.take_facts(facts, at).map_err(|refused| refused.to_string())?;
+            Answer::Facts(listing) => {
+                let left_out = self.state.take_facts(listing, at).map_err(|refused| refused.to_string())?;
                 self.metrics.left_out_types(left_out);
+                self.types_unstored = true;
             }
             Answer::OnDemand(list) => {
                 self.metrics.rejected(Feed::OnDemandPrices, &list.rejected);
@@ -343,6 +383,23 @@ impl Owner {
             self.latest.send_replace(Some(Arc::new(next)));
         }
         self.latest.borrow().as_ref().map_or(0, |published| published.version)
+    }
+
+    /// Written only when EC2 says something else than what is stored, whoever stored it.
+    async fn store_types(&mut self) {
+        if !std::mem::take(&mut self.types_unstored) {
+            return;
+        }
+        let Some(facts) = self.state.facts() else { return };
+        let Some(texts) = store::types_text(self.state.region(), facts) else {
+            warn!("more types than a ConfigMap takes: the next start waits for EC2");
+            return;
+        };
+        let fingerprint = store::fingerprint(&texts);
+        if self.types_stored != Some(fingerprint) {
+            let texts = texts.into_iter().map(|(key, text)| (key, Some(text))).collect();
+            save(&self.stores.types, texts, None).await;
+        }
     }
 
     async fn store_prices(&mut self, now: Timestamp) {

@@ -4,6 +4,7 @@
 //! is laid over what was known and takes nothing away, so that one unusable entry never costs a good price. Without
 //! permission to read the spot history, and with nothing remembered, there are no spot prices and so no spot offerings.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use cloud::catalog::{OnDemandPrice, PriceList, SpotPrice};
@@ -52,6 +53,11 @@ impl Source {
         Self { origin: Origin::BuiltIn, as_of: None, failing: None }
     }
 
+    /// Figures that AWS gave, now or to an earlier life.
+    pub(crate) fn is_known(&self) -> bool {
+        matches!(self.origin, Origin::Api | Origin::ConfigMap)
+    }
+
     fn read(&mut self, at: Timestamp) {
         *self = Self { origin: Origin::Api, as_of: Some(at), failing: None };
     }
@@ -64,11 +70,11 @@ impl Source {
 
 /// Prices as they are remembered over a restart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Remembered {
-    pub(crate) region: String,
-    pub(crate) on_demand: OnDemand,
+pub(crate) struct Remembered<'a> {
+    pub(crate) region: Cow<'a, str>,
+    pub(crate) on_demand: Cow<'a, OnDemand>,
     pub(crate) on_demand_as_of: Option<Timestamp>,
-    pub(crate) spot: Spot,
+    pub(crate) spot: Cow<'a, Spot>,
     pub(crate) spot_as_of: Option<Timestamp>,
 }
 
@@ -93,19 +99,19 @@ impl PriceBook {
     }
 
     /// What a ConfigMap remembers; it never replaces what the API has said since. Says whether anything was taken.
-    pub(crate) fn recall(&mut self, remembered: Remembered) -> bool {
+    pub(crate) fn recall(&mut self, remembered: Remembered<'_>) -> bool {
         if remembered.region != self.region {
             return false;
         }
         let mut taken = false;
         if self.on_demand_source.origin != Origin::Api && !remembered.on_demand.is_empty() {
-            self.on_demand = remembered.on_demand;
+            self.on_demand = remembered.on_demand.into_owned();
             self.on_demand_source.origin = Origin::ConfigMap;
             self.on_demand_source.as_of = remembered.on_demand_as_of;
             taken = true;
         }
         if self.spot_source.origin != Origin::Api && remembered.spot.values().any(|zone| !zone.is_empty()) {
-            self.spot = remembered.spot;
+            self.spot = remembered.spot.into_owned();
             self.spot_source.origin = Origin::ConfigMap;
             self.spot_source.as_of = remembered.spot_as_of;
             taken = true;
@@ -155,13 +161,13 @@ impl PriceBook {
     }
 
     /// What is worth remembering; `None` while nothing came from an API.
-    pub(crate) fn to_remember(&self) -> Option<Remembered> {
+    pub(crate) fn to_remember(&self) -> Option<Remembered<'_>> {
         let read = [&self.on_demand_source, &self.spot_source].iter().any(|s| s.origin == Origin::Api);
         read.then(|| Remembered {
-            region: self.region.clone(),
-            on_demand: self.on_demand.clone(),
+            region: Cow::Borrowed(&self.region),
+            on_demand: Cow::Borrowed(&self.on_demand),
             on_demand_as_of: self.on_demand_source.as_of,
-            spot: self.spot.clone(),
+            spot: Cow::Borrowed(&self.spot),
             spot_as_of: self.spot_source.as_of,
         })
     }
@@ -200,15 +206,15 @@ mod tests {
         PriceList { prices: vec![price], rejected: BTreeMap::new() }
     }
 
-    fn remembered() -> Remembered {
+    fn remembered() -> Remembered<'static> {
         Remembered {
             region: "us-west-2".into(),
-            on_demand: BTreeMap::from([("m5.large".into(), micro(91_000))]),
+            on_demand: Cow::Owned(BTreeMap::from([("m5.large".into(), micro(91_000))])),
             on_demand_as_of: Some(at(-9)),
-            spot: BTreeMap::from([(
+            spot: Cow::Owned(BTreeMap::from([(
                 ZONE.to_owned(),
                 BTreeMap::from([("m5.large".to_owned(), micro(31_000))]),
-            )]),
+            )])),
             spot_as_of: Some(at(-8)),
         }
     }

@@ -1,18 +1,19 @@
 //! The catalogue as subscribers see it: numbered versions, the newest at hand, a few older ones to resume from.
 //!
 //! Nothing is queued for anybody. A subscriber that is slow simply finds a newer version when it is ready for one, and is
-//! told the difference to what it had; when that is not known any more, or cannot be told, it gets everything.
+//! told the difference to what it had; when that is not known any more, or cannot be told, it gets everything. What is told is
+//! written once for each version and shared by all who are told it: five hundred subscribers hold the same bytes.
 
 use std::sync::{Arc, OnceLock};
 
 use futures::Stream;
-use proto::pricingcache::v1::catalog_update::Update;
-use proto::pricingcache::v1::{CatalogDelta, CatalogUpdate};
+use prost::bytes::Bytes;
+use proto::pricingcache::v1::CatalogDelta;
 use tokio::sync::watch;
 
 use crate::catalogue::Catalogue;
 use crate::prices::Source;
-use crate::wire;
+use crate::wire::{self, Numbered};
 
 /// Versions that a client which lost its stream can resume from. Versions share what they have in common, so that this
 /// costs little.
@@ -30,9 +31,10 @@ pub(crate) struct Published {
     pub(crate) spot_source: Source,
     /// Older versions, newest first.
     past: Vec<(u64, Arc<Catalogue>)>,
-    snapshot: OnceLock<Update>,
-    /// From the version before to this.
-    step: OnceLock<Option<Update>>,
+    /// Made when first asked for.
+    snapshot: OnceLock<Bytes>,
+    /// From the version before to this; nothing where a difference cannot be told.
+    step: OnceLock<Option<Bytes>>,
 }
 
 impl Published {
@@ -67,27 +69,27 @@ impl Published {
         }
     }
 
-    pub(crate) fn snapshot(&self) -> CatalogUpdate {
-        let update = self.snapshot.get_or_init(|| Update::Snapshot(wire::snapshot(&self.catalogue)));
-        self.update(update.clone())
+    fn snapshot(&self) -> Bytes {
+        self.snapshot.get_or_init(|| wire::framed_snapshot(self.numbered(), &self.catalogue)).clone()
     }
 
     /// What a subscriber with version `seen`, which was `had`, must be told.
-    fn since(&self, seen: u64, had: &Arc<Catalogue>) -> CatalogUpdate {
+    fn since(&self, seen: u64, had: &Arc<Catalogue>) -> Bytes {
         let step = if seen + 1 == self.version {
             self.step.get_or_init(|| self.difference(had)).clone()
         } else {
             self.difference(had)
         };
-        step.map_or_else(|| self.snapshot(), |update| self.update(update))
+        step.unwrap_or_else(|| self.snapshot())
     }
 
-    fn difference(&self, had: &Catalogue) -> Option<Update> {
-        had.is_comparable(&self.catalogue).then(|| Update::Delta(wire::delta(had, &self.catalogue)))
+    fn difference(&self, had: &Catalogue) -> Option<Bytes> {
+        let delta = had.is_comparable(&self.catalogue).then(|| wire::delta(had, &self.catalogue))?;
+        Some(wire::framed_delta(self.numbered(), delta))
     }
 
-    fn update(&self, update: Update) -> CatalogUpdate {
-        CatalogUpdate { epoch: self.epoch.to_string(), version: self.version, update: Some(update) }
+    fn numbered(&self) -> Numbered<'_> {
+        Numbered { epoch: &self.epoch, version: self.version }
     }
 
     fn remembered(&self, epoch: &str, version: u64) -> Option<Arc<Catalogue>> {
@@ -106,12 +108,9 @@ pub(crate) fn is_empty(delta: &CatalogDelta) -> bool {
     *delta == CatalogDelta::default()
 }
 
-/// Updates for one subscriber, from the version it has (if any) on. Ends when the owner of the catalogue is gone.
-pub(crate) fn follow(
-    latest: Latest,
-    epoch: String,
-    version: u64,
-) -> impl Stream<Item = CatalogUpdate> + Send {
+/// Updates for one subscriber as they go over the wire, from the version it has (if any) on. Ends when the owner of the
+/// catalogue is gone.
+pub(crate) fn follow(latest: Latest, epoch: String, version: u64) -> impl Stream<Item = Bytes> + Send {
     struct State {
         latest: Latest,
         has: Option<(u64, Arc<Catalogue>)>,

@@ -5,6 +5,7 @@ use cloud::catalog::Entry;
 use cloud::facts::{TypeFacts, Zone};
 use futures::{FutureExt as _, StreamExt as _};
 use model::price::MicroDollars;
+use proto::pricingcache::v1::catalog_update::Update;
 
 use super::*;
 use crate::prices::Origin;
@@ -54,7 +55,7 @@ impl Publisher {
     }
 }
 
-type Updates = Pin<Box<dyn Stream<Item = CatalogUpdate> + Send>>;
+type Updates = Pin<Box<dyn Stream<Item = Bytes> + Send>>;
 
 fn subscribe(latest: &Latest, epoch: &str, version: u64) -> Updates {
     follow(latest.clone(), epoch.to_owned(), version).boxed()
@@ -62,7 +63,7 @@ fn subscribe(latest: &Latest, epoch: &str, version: u64) -> Updates {
 
 /// What is there to be read now: kind, version, and the on-demand price told.
 fn told(updates: &mut Updates) -> Option<(&'static str, u64, Option<i64>)> {
-    let update = updates.next().now_or_never()?.expect("the stream goes on");
+    let update = wire::unframed(&updates.next().now_or_never()?.expect("the stream goes on"));
     Some(match update.update.unwrap() {
         Update::Snapshot(s) => ("snapshot", update.version, s.on_demand_micro_usd.first().copied()),
         Update::Delta(d) => ("delta", update.version, d.on_demand.first().map(|p| p.micro_usd)),
@@ -124,4 +125,19 @@ async fn other_zones_are_told_with_a_snapshot_because_indexes_change_their_meani
     assert_eq!(told(&mut updates), Some(("snapshot", 1, Some(1))));
     publisher.publish(catalogue("b", 1));
     assert_eq!(told(&mut updates), Some(("snapshot", 2, Some(1))));
+}
+
+#[tokio::test]
+async fn all_who_are_told_the_same_share_the_bytes() {
+    let (mut publisher, latest) = Publisher::new();
+    publisher.publish(catalogue("a", 1));
+    let mut all: Vec<Updates> = (0..3).map(|_| subscribe(&latest, "", 0)).collect();
+    for price in [1, 2] {
+        publisher.publish(catalogue("a", price));
+        let mut told = Vec::new();
+        for updates in &mut all {
+            told.push(updates.next().await.unwrap());
+        }
+        assert!(told.iter().all(|bytes| bytes.as_ptr() == told[0].as_ptr()), "a copy was made");
+    }
 }

@@ -5,18 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use cloud::catalog::{Entry, ZonalShift};
-use cloud::facts::TypeFacts;
 use cloud::reservation::{Reservation, ReservationState};
 use cloud::unavailable::{Scope, Unavailable};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::catalogue::{Catalogue, shared_with};
-use crate::facts::{Refused, RegionFacts, accept};
+use crate::facts::{Listing, Refused, RegionFacts, Sold, accept};
 use crate::feeds::Feed;
 use crate::marks::Ledger;
 use crate::memory::{MemoryBook, Seen};
 use crate::overlays::Overlay;
-use crate::prices::{PriceBook, Remembered};
+use crate::prices::{Origin, PriceBook, Remembered, Source};
 
 /// How long the first catalogue waits for prices and reservations that do not answer, once types are known.
 pub(crate) const PATIENCE: SignedDuration = SignedDuration::from_secs(15);
@@ -25,6 +24,7 @@ pub(crate) const PATIENCE: SignedDuration = SignedDuration::from_secs(15);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Part {
     Feed(Feed),
+    StoredTypes,
     StoredPrices,
     StoredMarks,
     StoredMemory,
@@ -36,6 +36,7 @@ impl Part {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Feed(feed) => feed.as_str(),
+            Self::StoredTypes => "stored types",
             Self::StoredPrices => "stored prices",
             Self::StoredMarks => "stored marks",
             Self::StoredMemory => "stored memory",
@@ -84,7 +85,7 @@ impl State {
     }
 
     /// Takes an answer about types, unless it cannot be believed. Returns how many entries made no sense.
-    pub(crate) fn take_facts(&mut self, answer: RegionFacts, now: Timestamp) -> Result<usize, Refused> {
+    pub(crate) fn take_facts(&mut self, answer: Listing, now: Timestamp) -> Result<usize, Refused> {
         let (facts, left_out) = accept(self.facts.as_ref(), answer)?;
         self.entries_changed |= self.facts.as_ref() != Some(&facts);
         self.facts = Some(facts);
@@ -92,12 +93,29 @@ impl State {
         Ok(left_out)
     }
 
+    /// What an earlier life knew of types; it never replaces what EC2 has said since.
+    pub(crate) fn recall_facts(&mut self, remembered: RegionFacts, now: Timestamp) {
+        if self.facts.is_none() {
+            self.facts = Some(remembered);
+            self.facts_since.get_or_insert(now);
+            self.entries_changed = true;
+        }
+    }
+
+    pub(crate) fn facts(&self) -> Option<&RegionFacts> {
+        self.facts.as_ref()
+    }
+
+    pub(crate) fn region(&self) -> &str {
+        &self.region
+    }
+
     /// Prices were changed through [`State::prices`].
     pub(crate) fn prices_changed(&mut self) {
         self.entries_changed = true;
     }
 
-    pub(crate) fn recall_prices(&mut self, remembered: Remembered) {
+    pub(crate) fn recall_prices(&mut self, remembered: Remembered<'_>) {
         self.entries_changed |= self.prices.recall(remembered);
     }
 
@@ -159,12 +177,37 @@ impl State {
         let patient = self.facts_since.is_none_or(|since| now < since + PATIENCE);
         let counts = |part: &Part| match part {
             Part::Feed(Feed::InstanceTypes) => self.facts.is_none(),
-            Part::Feed(_) => patient,
+            // Prices of an earlier life are good enough to begin with; what was paid for must be known exactly.
+            Part::Feed(Feed::OnDemandPrices) => patient && !self.prices.on_demand_source.is_known(),
+            Part::Feed(Feed::SpotPrices) => patient && !self.prices.spot_source.is_known(),
+            Part::Feed(Feed::Reservations | Feed::ZonalShifts) => patient,
             // Without these, marks in force would be offered again: they are waited for however long it takes.
-            Part::StoredPrices | Part::StoredMarks | Part::StoredMemory | Part::Overlays => true,
+            Part::StoredTypes
+            | Part::StoredPrices
+            | Part::StoredMarks
+            | Part::StoredMemory
+            | Part::Overlays => true,
         };
         let facts = self.facts.is_none().then_some(Part::Feed(Feed::InstanceTypes));
         facts.into_iter().chain(self.awaited.iter().copied().filter(counts)).collect()
+    }
+
+    /// What is used while a feed cannot be read, for people.
+    pub(crate) fn instead_of(&self, feed: Feed) -> String {
+        let priced = |source: &Source| match (source.origin, source.as_of) {
+            (Origin::Nothing, _) => "no spot capacity is offered, on-demand only".to_owned(),
+            (Origin::BuiltIn, _) => "prices are estimates of the built-in table".to_owned(),
+            (Origin::Api | Origin::ConfigMap, Some(at)) => format!("prices are those of {at:.0}"),
+            (Origin::Api | Origin::ConfigMap, None) => "prices are those last read".to_owned(),
+        };
+        match feed {
+            Feed::OnDemandPrices => priced(&self.prices.on_demand_source),
+            Feed::SpotPrices => priced(&self.prices.spot_source),
+            Feed::InstanceTypes if self.facts.is_none() => "none are known yet".to_owned(),
+            Feed::InstanceTypes | Feed::Reservations | Feed::ZonalShifts => {
+                "the last good answer is kept".to_owned()
+            }
+        }
     }
 
     /// The catalogue as of now; `None` while more is missing than the overlays, which are judged on this. Equal parts are
@@ -207,17 +250,11 @@ impl State {
 
     fn entries(&self, facts: &RegionFacts) -> Vec<Entry> {
         let names: Vec<&str> = facts.zones.iter().map(|z| z.name.as_str()).collect();
-        let nowhere = BTreeSet::new();
-        let entry = |of: &TypeFacts| {
-            let sold = facts.offered.get(&of.name).unwrap_or(&nowhere);
-            let zones =
-                (0_u32..).zip(&names).filter(|(_, zone)| sold.contains(**zone)).map(|(index, _)| index);
-            Entry {
-                facts: Arc::new(of.clone()),
-                zones: zones.collect(),
-                on_demand: self.prices.on_demand(of),
-                spot: self.prices.spot(of, &names),
-            }
+        let entry = |sold: &Sold| Entry {
+            facts: Arc::clone(&sold.facts),
+            zones: sold.zones.clone(),
+            on_demand: self.prices.on_demand(&sold.facts),
+            spot: self.prices.spot(&sold.facts, &names),
         };
         facts.types.iter().map(entry).collect()
     }

@@ -19,6 +19,8 @@ pub(crate) struct Deps {
     pub(crate) leadership: Leadership,
     pub(crate) settings: Arc<Settings>,
     pub(crate) metrics: Metrics,
+    /// Counts what is asked of the cloud.
+    pub(crate) calls: cloud_aws::CallMetrics,
     /// Name of this replica.
     pub(crate) replica: Arc<str>,
     pub(crate) cluster: ClusterHandle,

@@ -43,6 +43,8 @@ const TRIGGERS: usize = 1024;
 pub async fn start(config: Config, shell: &mut runtime::Shell) -> anyhow::Result<()> {
     let settings = Arc::new(config.settings);
     let options = cloud_aws::Options { read_only: shell.config.shadow_mode, ..cloud_aws::Options::default() };
+    shell.metrics.register_collector(options.calls.clone());
+    let calls = options.calls.clone();
     let aws = cloud_aws::Aws::connect(options).await.context("connect to AWS")?;
     let aws = Arc::new(aws);
     let metrics = metrics::Metrics::new(&shell.metrics);
@@ -63,6 +65,7 @@ pub async fn start(config: Config, shell: &mut runtime::Shell) -> anyhow::Result
         leadership: shell.leadership(),
         settings: Arc::clone(&settings),
         metrics: shell.metrics.clone(),
+        calls,
         replica: Arc::from(shell.replica()),
         cluster,
         catalog,

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs
 
-from . import images, reservations, status
+from . import images, placement, reservations, status
+from .actions import Call
 from .errors import AwsError
-from .faults import CallRule, Shortage
+from .faults import ODD, CallRule, Shortage
 from .gateway import Gateway
 from .httpd import Request, Response
 from .instances import CODES
@@ -190,6 +191,23 @@ def delete_pages(control: Control, body: dict[str, Any]) -> Any:
         control.faults.pages.clear()
 
 
+@route("PUT", "/odd-answers")
+def put_odd_answers(control: Control, body: dict[str, Any]) -> Any:
+    kind = need(body, "kind")
+    if kind not in ODD:
+        raise AwsError("BadRequest", f"kind is one of {', '.join(ODD)}")
+    control.faults.odd[need(body, "action")] = kind
+    return {"odd": control.faults.odd}
+
+
+@route("DELETE", "/odd-answers")
+def delete_odd_answers(control: Control, body: dict[str, Any]) -> Any:
+    if body.get("action"):
+        control.faults.odd.pop(body["action"], None)
+    else:
+        control.faults.odd.clear()
+
+
 @route("PUT", "/permissions")
 def put_permissions(control: Control, body: dict[str, Any]) -> Any:
     control.faults.allowed[need(body, "accessKey")] = list(need(body, "actions"))
@@ -231,6 +249,9 @@ def get_settings(control: Control, body: dict[str, Any]) -> Any:
 
 @route("PUT", "/spot-price")
 def put_spot_price(control: Control, body: dict[str, Any]) -> Any:
+    if "text" in body:
+        prices = control.worlds.shared.prices
+        return prices.write_odd_spot(need(body, "instanceType"), body.get("zone", "*"), str(body["text"]))
     control.worlds.shared.prices.set_spot(
         need(body, "instanceType"), body.get("zone", "*"), round(float(need(body, "price")) * 1_000_000)
     )
@@ -243,6 +264,9 @@ def delete_spot_price(control: Control, body: dict[str, Any]) -> Any:
 
 @route("PUT", "/on-demand-price")
 def put_on_demand_price(control: Control, body: dict[str, Any]) -> Any:
+    if "texts" in body:
+        prices, region = control.worlds.shared.prices, body.get("region") or control.region
+        return prices.write_odd_on_demand(region, need(body, "instanceType"), dict(body["texts"]))
     control.worlds.shared.prices.set_on_demand(
         body.get("region") or control.region, need(body, "instanceType"), round(float(need(body, "price")) * 1_000_000)
     )
@@ -389,6 +413,18 @@ def delete_reservation(control: Control, body: dict[str, Any]) -> Any:
     with world.lock:
         world.reservations.get(need(body, "id"))
         del world.reservations.by_id[body["id"]]
+
+
+@route("PUT", "/placement-group")
+def put_placement_group(control: Control, body: dict[str, Any]) -> Any:
+    """One group, unless it exists already."""
+    world, name = control.world(body), need(body, "name")
+    with world.lock:
+        if name not in world.groups.by_name:
+            asked = {"GroupName": name, "Strategy": body.get("strategy", "cluster"), "PartitionCount": int(body.get("partitions", 2))}
+            placement.create_placement_group(Call(world, world.region, "control", "CreatePlacementGroup"), asked)
+        group = world.groups.by_name[name]
+        return {"id": group.id, "name": group.name, "strategy": group.strategy}
 
 
 @route("PUT", "/zonal-shift")

@@ -1,4 +1,4 @@
-"""What a test switches on: shortage of capacity, latency, throttling, errors, short pages, and
+"""What a test switches on: shortage of capacity, latency, throttling, errors, short pages, answers that are none, and
 access keys that may do only some things. Empty at start, and `reset` makes it so again."""
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from .errors import AwsError
 
 # The node joiner plays machines that boot; AWS being slow to us does not stop them.
 SPARED = ("joiner",)
+# Answers with status 200 that are none: no body, the first half of it, something else, or a listing of nothing.
+ODD = ("empty", "cut", "garbage", "nothing")
 
 
 @dataclass
@@ -80,6 +82,7 @@ class Faults:
             self.errors: list[CallRule] = []
             self.pages: dict[str, int] = {}
             self.allowed: dict[str, list[str]] = {}
+            self.odd: dict[str, str] = {}
 
     # ---- capacity
 
@@ -117,6 +120,12 @@ class Faults:
             if fnmatch.fnmatchcase(action, wanted):
                 return size
         return None
+
+    def oddity(self, action: str) -> str:
+        for wanted, kind in self.odd.items():
+            if fnmatch.fnmatchcase(action, wanted):
+                return kind
+        return ""
 
     def apply(self, action: str, access_key: str, json_service: bool) -> None:
         """Delays or refuses a call before it is looked at. Called without any lock held."""

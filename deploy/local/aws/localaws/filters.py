@@ -172,6 +172,25 @@ class Pager:
         return low
 
 
+class Listings:
+    """The last few listings by what was asked, so that the pages of one are cut from one list. `key` must name everything
+    that the list depends on."""
+
+    MOST = 16
+
+    def __init__(self) -> None:
+        self._kept: dict[Any, Any] = {}
+
+    def get(self, key: Any, make: Callable[[], Any]) -> Any:
+        found = self._kept.get(key)
+        if found is None:
+            found = make()
+            while len(self._kept) >= self.MOST:
+                self._kept.pop(next(iter(self._kept)), None)
+            self._kept[key] = found
+        return found
+
+
 def encode(last: str) -> str:
     return base64.urlsafe_b64encode(f"after:{last}".encode()).decode()
 

@@ -61,6 +61,7 @@ class Gateway:
             response = self._answer(request, service, action, region, access_key, params, request_id)
             if response.status >= 400:
                 code = "moto"
+            response = spoilt(self.faults.oddity(action), response)
         except AwsError as error:
             code = error.code
             response = render_error(service, error, request_id)
@@ -72,6 +73,21 @@ class Gateway:
         ms = (time.perf_counter() - started) * 1000
         self.log.record(service, action, region, access_key, params, response.status, code, ms)
         return response
+
+    def warm(self, region: str) -> None:
+        """Makes once what every client lists first; called from a thread at start so that none of them waits for it."""
+        shared, world = self.worlds.shared, self.worlds.get(region)
+        shared.types.warm()
+        for action, params in (
+            ("DescribeInstanceTypeOfferings", {"LocationType": "availability-zone"}),
+            ("DescribeSpotPriceHistory", {"StartTime": time.time()}),
+        ):
+            with world.lock:
+                EC2[action](Call(world, region, "warm", action), params)
+        self.price_list.warm(region)
+        signed = f"AWS4-HMAC-SHA256 Credential=warm/20260101/{region}/ec2/aws4_request"
+        headers = {"authorization": signed, "content-type": "application/x-www-form-urlencoded", "host": "ec2"}
+        self._moto(Request("POST", "/", headers, b"Action=DescribeAvailabilityZones&Version=2016-11-15"))
 
     def _action(self, service: str, request: Request) -> tuple[str, list[tuple[str, str]]]:
         target = request.headers.get("x-amz-target")
@@ -91,13 +107,16 @@ class Gateway:
         if service == "ec2" and action in EC2:
             world = self.worlds.get(region)
             with world.lock:
-                result = EC2[action](Call(world, region, access_key, action), params)
+                nothing = self.faults.oddity(action) == "nothing"
+                result = {} if nothing else EC2[action](Call(world, region, access_key, action), params)
                 body = self.wire.render(action, result, request_id)
             return Response(200, [("Content-Type", "text/xml;charset=UTF-8"), ("x-amzn-requestid", request_id)], body)
         if service == "pricing":
             if action != "GetProducts":
                 raise AwsError("InvalidParameterException", f"{action} is not served here; GetProducts is.")
-            return json_response(self.price_list.get_products(params), request_id)
+            nothing = self.faults.oddity(action) == "nothing"
+            answer = {"FormatVersion": "aws_v1", "PriceList": []} if nothing else self.price_list.get_products(params)
+            return json_response(answer, request_id)
         if service == "ssm":
             answer = self.worlds.get(region).parameters.handle(action, params)
             if answer is not None:
@@ -162,6 +181,17 @@ class Gateway:
             if hasattr(chunks, "close"):
                 chunks.close()
         return Response(out["status"], out["headers"], body)
+
+
+def spoilt(kind: str, response: Response) -> Response:
+    """The answer as something on the way may leave it."""
+    if kind == "empty":
+        return Response(200, response.headers, b"")
+    if kind == "cut":
+        return Response(200, response.headers, response.body[: len(response.body) // 2])
+    if kind == "garbage":
+        return Response(200, [("Content-Type", "text/html")], b"<html><body>Sign in to the network</body></html>")
+    return response
 
 
 def credentials(request: Request) -> tuple[str, str, str]:

@@ -6,11 +6,12 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from moto.ec2.models.availability_zones_and_regions import RegionsAndZonesBackend
 from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS, INSTANCE_TYPES, InstanceType
 
 from .actions import Call, ec2
 from .errors import AwsError
-from .filters import Matcher, at
+from .filters import Listings, Matcher, at
 from .wire import Ec2Wire, Raw
 
 FIELDS = {name: at(*path) for name, path in InstanceType._filter_attributes.items()}
@@ -28,6 +29,7 @@ class TypeCatalogue:
         self._lock = threading.Lock()
         self._zones: dict[str, set[tuple[str, str]]] = {}
         self._regional: dict[str, set[str]] = {}
+        self.listings = Listings()
 
     def warm(self) -> None:
         """Renders everything once; called from a thread at start so that no caller waits for it."""
@@ -47,7 +49,7 @@ class TypeCatalogue:
     def zones(self, region: str) -> set[tuple[str, str]]:
         with self._lock:
             if region not in self._zones:
-                rows = INSTANCE_TYPE_OFFERINGS["availability-zone"].get(region, [])
+                rows = offerings("availability-zone", region)
                 self._zones[region] = {(o["InstanceType"], o["Location"]) for o in rows}
                 self._regional[region] = {o["InstanceType"] for o in rows}
             return self._zones[region]
@@ -55,6 +57,17 @@ class TypeCatalogue:
     def in_region(self, region: str) -> set[str]:
         self.zones(region)
         return self._regional[region]
+
+
+def offerings(location_type: str, region: str) -> list[dict[str, str]]:
+    """What moto lists. Of the partitions of China and of the US government it lists nothing: there everything is sold that
+    us-west-2a sells."""
+    rows = INSTANCE_TYPE_OFFERINGS[location_type].get(region, [])
+    if rows or location_type != "availability-zone":
+        return rows
+    zones = [zone.name for zone in RegionsAndZonesBackend.zones.get(region, [])]
+    sold = [o["InstanceType"] for o in INSTANCE_TYPE_OFFERINGS[location_type]["us-west-2"] if o["Location"] == "us-west-2a"]
+    return [{"InstanceType": name, "Location": zone} for name in sold for zone in zones]
 
 
 @ec2("DescribeInstanceTypes")
@@ -71,8 +84,13 @@ def describe_instance_types(call: Call, params: dict[str, Any]) -> dict[str, Any
     else:
         regional = catalogue.in_region(call.region)
         names = [t for t in catalogue.types if t in regional]
-    matches = Matcher(params.get("Filters"), FIELDS)
-    names = [n for n in names if matches(catalogue.types[n])]
+    filters = params.get("Filters")
+
+    def matching() -> list[str]:
+        matches = Matcher(filters, FIELDS)
+        return [n for n in names if matches(catalogue.types[n])]
+
+    names = catalogue.listings.get((call.region, tuple(wanted or ()), repr(filters)), matching)
     page, token = call.world.pager.page(call.action, names, lambda n: n, params, 5, 100, default=100)
     return {"InstanceTypes": [catalogue.xml(n) for n in page], "NextToken": token}
 
@@ -80,19 +98,21 @@ def describe_instance_types(call: Call, params: dict[str, Any]) -> dict[str, Any
 @ec2("DescribeInstanceTypeOfferings")
 def describe_instance_type_offerings(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     location_type = params.get("LocationType", "region")
-    table = INSTANCE_TYPE_OFFERINGS.get(location_type)
-    if table is None:
+    if location_type not in INSTANCE_TYPE_OFFERINGS:
         raise AwsError("InvalidParameterValue", f"Value ({location_type}) for parameter LocationType is invalid.")
-    matches = Matcher(params.get("Filters"), {"location": at("Location"), "instance-type": at("InstanceType")})
-    rows = [
-        {"InstanceType": o["InstanceType"], "LocationType": location_type, "Location": o["Location"]}
-        for o in table.get(call.region, [])
-        if matches(o)
-    ]
-    rows.sort(key=offering_key)
-    page, token = call.world.pager.page(call.action, rows, offering_key, params, 5, 1000, default=1000)
-    return {"InstanceTypeOfferings": page, "NextToken": token}
+    filters = params.get("Filters")
 
+    def matching() -> list[tuple[str, Raw]]:
+        matches = Matcher(filters, {"location": at("Location"), "instance-type": at("InstanceType")})
+        found = []
+        for o in offerings(location_type, call.region):
+            if matches(o):
+                name, where = o["InstanceType"], o["Location"]
+                xml = f"<instanceType>{name}</instanceType><locationType>{location_type}</locationType><location>{where}</location>"
+                found.append((f"{name}/{where}", Raw(xml)))
+        return sorted(found)
 
-def offering_key(offering: dict[str, str]) -> str:
-    return f"{offering['InstanceType']}/{offering['Location']}"
+    listings = call.world.types.listings
+    rows = listings.get(("offerings", call.region, location_type, repr(filters)), matching)
+    page, token = call.world.pager.page(call.action, rows, lambda row: row[0], params, 5, 1000, default=1000)
+    return {"InstanceTypeOfferings": [xml for _, xml in page], "NextToken": token}

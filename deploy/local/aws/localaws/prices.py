@@ -2,7 +2,7 @@
 
 Spot prices are the family's typical discount, moved up or down by up to 18 % by a hash of type
 and zone, so that zones differ as they do in life and every run sees the same figures. A test can
-set any of them.
+set any of them, also to texts that are no price at all.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ class PriceBook:
         with self._lock:
             self._on_demand_set: dict[tuple[str, str], int] = {}
             self._spot_set: dict[tuple[str, str], int] = {}
+            self.odd_spot: dict[tuple[str, str], str] = {}  # (type, zone or *): text in place of a price
+            self.odd_on_demand: dict[tuple[str, str], dict[str, str]] = {}  # (region, type): texts by currency
             self.version = getattr(self, "version", 0) + 1
 
     def types(self) -> list[str]:
@@ -63,6 +65,17 @@ class PriceBook:
     def set_on_demand(self, region: str, instance_type: str, micro: int) -> None:
         with self._lock:
             self._on_demand_set[(region, instance_type)] = micro
+            self.version += 1
+
+
+    def write_odd_spot(self, instance_type: str, zone: str, text: str) -> None:
+        with self._lock:
+            self.odd_spot[(instance_type, zone)] = text
+            self.version += 1
+
+    def write_odd_on_demand(self, region: str, instance_type: str, texts: dict[str, str]) -> None:
+        with self._lock:
+            self.odd_on_demand[(region, instance_type)] = texts
             self.version += 1
 
 

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from .errors import AwsError
-from .filters import Pager
+from .filters import Listings, Pager
 from .instance_types import TypeCatalogue
 from .prices import PriceBook, dollars
 
@@ -16,6 +16,7 @@ class PriceList:
     def __init__(self, prices: PriceBook, types: TypeCatalogue, pager: Pager):
         self.prices, self.types, self.pager = prices, types, pager
         self._cache: dict[tuple[str, int], list[tuple[dict[str, str], str]]] = {}
+        self._listings = Listings()
 
     def get_products(self, request: dict[str, Any]) -> dict[str, Any]:
         if request.get("ServiceCode") != "AmazonEC2":
@@ -28,16 +29,23 @@ class PriceList:
                 raise AwsError("InvalidParameterException", f"Invalid filter type {item.get('Type')}")
             terms.append((item["Field"].lower(), item["Value"].lower()))
         region = next((v for k, v in terms if k == "regioncode"), "us-east-1")
-        found = [
-            product
-            for product in self._products(region)
-            if all(product[0].get(field, "").lower() == value for field, value in terms)
-        ]
+
+        def matching() -> list[tuple[dict[str, str], str]]:
+            return [
+                product
+                for product in self._products(region)
+                if all(product[0].get(field, "").lower() == value for field, value in terms)
+            ]
+
+        found = self._listings.get((region, self.prices.version, tuple(terms)), matching)
         page, token = self.pager.page("GetProducts", found, lambda p: p[0]["sku"], request, 1, 100, default=100)
         answer = {"FormatVersion": "aws_v1", "PriceList": [text for _, text in page]}
         if token:
             answer["NextToken"] = token
         return answer
+
+    def warm(self, region: str) -> None:
+        self._products(region)
 
     def _products(self, region: str) -> list[tuple[dict[str, str], str]]:
         key = (region, self.prices.version)
@@ -94,7 +102,7 @@ class PriceList:
                                 "description": f"${dollars(price)} per On Demand Linux {name} Instance Hour",
                                 "appliesTo": [],
                                 "rateCode": f"{term}.6YS6EN2CT7",
-                                "pricePerUnit": {unit: dollars(price, 10)},
+                                "pricePerUnit": self.prices.odd_on_demand.get((region, name), {unit: dollars(price, 10)}),
                             }
                         },
                         "sku": sku,

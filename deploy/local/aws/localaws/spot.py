@@ -9,11 +9,12 @@ from __future__ import annotations
 import hashlib
 import time
 from typing import Any
+from xml.sax.saxutils import escape
 
 from .actions import Call, ec2
 from .filters import Matcher, at
 from .prices import dollars
-from .wire import when
+from .wire import Raw, format_time
 
 STEP = 6 * 3600
 PRODUCTS = ("Linux/UNIX",)
@@ -34,11 +35,25 @@ def describe_spot_price_history(call: Call, params: dict[str, Any]) -> dict[str,
         return {"SpotPriceHistory": []}
     now = time.time()
     start = params.get("StartTime", now - 90 * 24 * 3600)
-    end = params.get("EndTime", now)
-    types = set(params.get("InstanceTypes") or ()) or None
-    zone = params.get("AvailabilityZone")
+    types = tuple(sorted(params.get("InstanceTypes") or ()))
+    zone, filters, end = params.get("AvailabilityZone"), params.get("Filters"), params.get("EndTime")
+    # The pages of one listing, and listings that all ask for what is in force now, are cut from one list.
+    moment = int(now) // 600
+    since = "now" if start >= now - 30 else start
+    key = (call.region, world.prices.version, moment, since, end, types, zone, repr(filters))
+    rows = world.types.listings.get(
+        ("spot", *key), lambda: rows_of(call, types, zone, filters, start, min(end or now, now))
+    )
+    page, token = world.pager.page(call.action, rows, lambda row: row[0], params, 1, 10000, default=1000)
+    return {"SpotPriceHistory": [xml for _, xml in page], "NextToken": token or ""}
+
+
+def rows_of(
+    call: Call, types: tuple[str, ...], zone: str | None, filters: Any, start: float, end: float
+) -> list[tuple[str, Raw]]:
+    world = call.world
     ids = world.network.zone_ids()
-    matches = Matcher(params.get("Filters"), FIELDS)
+    matches = Matcher(filters, FIELDS)
     rows = []
     for instance_type, where in world.types.zones(call.region):
         if (types and instance_type not in types) or (zone and where != zone) or where not in ids:
@@ -48,20 +63,27 @@ def describe_spot_price_history(call: Call, params: dict[str, Any]) -> dict[str,
         price = world.prices.spot(call.region, instance_type, where)
         if price is None:
             continue
-        for changed, figure in history(instance_type, where, price, start, min(end, now)):
+        odd = world.prices.odd_spot
+        written = odd.get((instance_type, where), odd.get((instance_type, "*")))
+        for changed, figure in history(instance_type, where, price, start, end):
+            text = dollars(figure) if written is None else written
             row = {
                 "AvailabilityZone": where,
                 "AvailabilityZoneId": ids[where],
                 "InstanceType": instance_type,
                 "ProductDescription": "Linux/UNIX",
-                "SpotPrice": dollars(figure),
-                "Timestamp": when(changed),
+                "SpotPrice": text,
             }
-            if matches(row):
-                rows.append(row)
-    rows.sort(key=spot_key)
-    page, token = world.pager.page(call.action, rows, spot_key, params, 1, 10000, default=1000)
-    return {"SpotPriceHistory": page, "NextToken": token or ""}
+            if not filters or matches(row):
+                # Newest first within a pool, as EC2 orders.
+                order = f"{instance_type}/{where}/{9_999_999_999 - int(changed):011d}"
+                xml = (
+                    f"<availabilityZone>{where}</availabilityZone><availabilityZoneId>{ids[where]}</availabilityZoneId>"
+                    f"<instanceType>{instance_type}</instanceType><productDescription>Linux/UNIX</productDescription>"
+                    f"<spotPrice>{escape(text)}</spotPrice><timestamp>{format_time(changed)}</timestamp>"
+                )
+                rows.append((order, Raw(xml)))
+    return sorted(rows)
 
 
 def history(instance_type: str, zone: str, price: int, start: float, end: float) -> list[tuple[float, int]]:
@@ -76,8 +98,3 @@ def history(instance_type: str, zone: str, price: int, start: float, end: float)
         wobble = 960 + int.from_bytes(hashlib.sha256(f"{instance_type}{zone}{moment}".encode()).digest()[:2]) % 81
         rows.append((float(moment), price * wobble // 1000))
     return rows
-
-
-def spot_key(row: dict[str, Any]) -> str:
-    # Newest first within a pool, as EC2 orders.
-    return f"{row['InstanceType']}/{row['AvailabilityZone']}/{9_999_999_999 - int(row['Timestamp'].timestamp()):011d}"

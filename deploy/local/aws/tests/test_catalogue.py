@@ -108,6 +108,16 @@ class Prices(LocalAws):
         self.assertEqual(4.608, prices["m5.metal"])
         self.assertNotIn("m5.large", prices)
 
+    def test_a_test_can_write_what_is_no_price(self) -> None:
+        control("PUT", "/spot-price", instanceType="m5.large", zone="us-west-2b", text="<free>")
+        prices = {r["AvailabilityZone"]: r["SpotPrice"] for r in self.spot(InstanceTypes=["m5.large"])}
+        self.assertEqual("<free>", prices["us-west-2b"])
+        self.assertGreater(float(prices["us-west-2a"]), 0)
+        control("PUT", "/on-demand-price", instanceType="m5.large", texts={"USD": "1.5"})
+        self.assertEqual(1.5, self.on_demand()["m5.large"])
+        control("DELETE", "/spot-price")
+        self.assertEqual(0.096, self.on_demand()["m5.large"])
+
     def test_another_operating_system_has_no_products(self) -> None:
         self.assertEqual({}, self.on_demand(operatingSystem="Windows"))
 

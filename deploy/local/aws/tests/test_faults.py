@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 import urllib.error
 
+from botocore.parsers import ResponseParserError
+
 from .local_aws import LocalAws, client, control
 
 
@@ -25,6 +27,20 @@ class Faults(LocalAws):
             self.assertEqual("InternalError", self.refused(self.ec2.describe_subnets))
             self.assertEqual("broken", self.message)
         self.ec2.describe_subnets()
+
+    def test_an_answer_can_be_none_although_its_status_is_200(self) -> None:
+        whole = self.ec2.describe_instance_types(InstanceTypes=["m5.large"])["InstanceTypes"]
+        self.assertEqual(1, len(whole))
+        for kind in ("empty", "cut", "garbage"):
+            control("PUT", "/odd-answers", action="DescribeInstanceTypes", kind=kind)
+            with self.subTest(kind), self.assertRaises(ResponseParserError):
+                answer = self.ec2.describe_instance_types(InstanceTypes=["m5.large"])
+                if "InstanceTypes" not in answer:
+                    raise ResponseParserError("nothing in it")
+        control("PUT", "/odd-answers", action="DescribeInstanceTypes", kind="nothing")
+        self.assertEqual([], self.ec2.describe_instance_types().get("InstanceTypes", []))
+        control("DELETE", "/odd-answers")
+        self.assertEqual(whole, self.ec2.describe_instance_types(InstanceTypes=["m5.large"])["InstanceTypes"])
 
     def test_a_share_of_the_calls_fails_evenly_spread(self) -> None:
         control("PUT", "/errors", action="DescribeSubnets", code="InternalError", percent=30)

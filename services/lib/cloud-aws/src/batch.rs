@@ -13,6 +13,8 @@ use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::TaskTracker;
 
+use crate::calls::CallMetrics;
+
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Window {
     pub(crate) idle: Duration,
@@ -27,10 +29,22 @@ type Run<K, I, O> = Arc<dyn Fn(K, Vec<I>) -> BoxFuture<'static, Vec<O>> + Send +
 
 pub(crate) struct Batcher<K, I, O> {
     window: Window,
-    run: Run<K, I, O>,
+    work: Work<K, I, O>,
     open: Arc<Mutex<HashMap<K, Bucket<I, O>>>>,
-    running: Arc<Semaphore>,
     tasks: TaskTracker,
+}
+
+/// What becomes of a window that has closed.
+struct Work<K, I, O> {
+    run: Run<K, I, O>,
+    running: Arc<Semaphore>,
+    counted: Option<(CallMetrics, &'static str)>,
+}
+
+impl<K, I, O> Clone for Work<K, I, O> {
+    fn clone(&self) -> Self {
+        Self { run: Arc::clone(&self.run), running: Arc::clone(&self.running), counted: self.counted.clone() }
+    }
 }
 
 struct Bucket<I, O> {
@@ -51,13 +65,15 @@ where
         window: Window,
         run: impl Fn(K, Vec<I>) -> BoxFuture<'static, Vec<O>> + Send + Sync + 'static,
     ) -> Self {
-        Self {
-            window,
-            run: Arc::new(run),
-            open: Arc::default(),
-            running: Arc::new(Semaphore::new(CONCURRENT)),
-            tasks: TaskTracker::new(),
-        }
+        let work = Work { run: Arc::new(run), running: Arc::new(Semaphore::new(CONCURRENT)), counted: None };
+        Self { window, work, open: Arc::default(), tasks: TaskTracker::new() }
+    }
+
+    /// Counts its batches under this name.
+    #[must_use]
+    pub(crate) fn counted(mut self, metrics: CallMetrics, name: &'static str) -> Self {
+        self.work.counted = Some((metrics, name));
+        self
     }
 
     /// `None` when the call ended without an answer for this request.
@@ -85,7 +101,9 @@ where
         let bucket = Bucket { items: vec![(item, reply)], first: now, last: now, full: Arc::clone(&full) };
         // A full window that its task has not taken yet goes on its own.
         if let Some(earlier) = open.insert(key.clone(), bucket) {
-            self.start(key.clone(), earlier.items);
+            let work = self.work.clone();
+            let key = key.clone();
+            self.tasks.spawn(async move { work.execute(key, earlier).await });
         }
         drop(open);
         self.watch(key, full);
@@ -94,9 +112,9 @@ where
     /// Waits for the end of the window, then takes what is in it.
     fn watch(&self, key: K, full: Arc<Notify>) {
         let (open, window) = (Arc::clone(&self.open), self.window);
-        let (run, running) = (Arc::clone(&self.run), Arc::clone(&self.running));
+        let work = self.work.clone();
         self.tasks.spawn(async move {
-            let items = loop {
+            let closed = loop {
                 let end = match lock(&open).get(&key).filter(|b| Arc::ptr_eq(&b.full, &full)) {
                     Some(bucket) => (bucket.last + window.idle).min(bucket.first + window.max),
                     None => return,
@@ -109,32 +127,29 @@ where
                 let Some(bucket) = open.get(&key).filter(|b| Arc::ptr_eq(&b.full, &full)) else { return };
                 let now = Instant::now();
                 if is_full || now >= bucket.last + window.idle || now >= bucket.first + window.max {
-                    break open.remove(&key).map(|b| b.items).unwrap_or_default();
+                    break open.remove(&key);
                 }
             };
-            execute(&run, &running, key, items).await;
+            if let Some(closed) = closed {
+                work.execute(key, closed).await;
+            }
         });
-    }
-
-    fn start(&self, key: K, items: Vec<(I, oneshot::Sender<O>)>) {
-        let (run, running) = (Arc::clone(&self.run), Arc::clone(&self.running));
-        self.tasks.spawn(async move { execute(&run, &running, key, items).await });
     }
 }
 
-async fn execute<K, I, O>(
-    run: &Run<K, I, O>,
-    running: &Semaphore,
-    key: K,
-    items: Vec<(I, oneshot::Sender<O>)>,
-) {
-    // The semaphore is never closed; were it, the call would merely go unlimited.
-    let _permit = running.acquire().await;
-    let (items, replies): (Vec<I>, Vec<_>) = items.into_iter().unzip();
-    let answers = run(key, items).await;
-    for (reply, answer) in replies.into_iter().zip(answers) {
-        // A requester that went away needs no answer.
-        let _ = reply.send(answer);
+impl<K, I, O> Work<K, I, O> {
+    async fn execute(&self, key: K, closed: Bucket<I, O>) {
+        if let Some((metrics, name)) = &self.counted {
+            metrics.batched(name, closed.items.len(), closed.first.elapsed());
+        }
+        // The semaphore is never closed; were it, the call would merely go unlimited.
+        let _permit = self.running.acquire().await;
+        let (items, replies): (Vec<I>, Vec<_>) = closed.items.into_iter().unzip();
+        let answers = (self.run)(key, items).await;
+        for (reply, answer) in replies.into_iter().zip(answers) {
+            // A requester that went away needs no answer.
+            let _ = reply.send(answer);
+        }
     }
 }
 

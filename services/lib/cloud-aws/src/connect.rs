@@ -9,7 +9,9 @@ use aws_smithy_types::retry::RetryConfig;
 use aws_smithy_types::timeout::TimeoutConfig;
 use cloud::catalog::price_list_region;
 
+use crate::calls::CallMetrics;
 use crate::ec2::Ec2;
+use crate::intercept::Counting;
 use crate::pace::{Limits, Paces};
 
 /// What a service says about its connection. Endpoint, region and credentials come from where the SDK looks for them:
@@ -29,6 +31,8 @@ pub struct Options {
     pub version: String,
     /// Shadow mode: what would change something is refused here and never sent.
     pub read_only: bool,
+    /// Counts every call; the service registers a clone of it.
+    pub calls: CallMetrics,
 }
 
 /// An access key pair.
@@ -55,6 +59,7 @@ impl Default for Options {
             limits: Limits::default(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             read_only: false,
+            calls: CallMetrics::default(),
         }
     }
 }
@@ -82,6 +87,7 @@ struct Inner {
     sdk: SdkConfig,
     region: String,
     paces: Arc<Paces>,
+    calls: CallMetrics,
     ec2: OnceLock<Ec2>,
     eks: OnceLock<aws_sdk_eks::Client>,
     events: OnceLock<aws_sdk_eventbridge::Client>,
@@ -91,6 +97,18 @@ struct Inner {
     ssm: OnceLock<aws_sdk_ssm::Client>,
     sts: OnceLock<aws_sdk_sts::Client>,
     zonal_shift: OnceLock<aws_sdk_arczonalshift::Client>,
+}
+
+/// A client of one service whose requests are counted.
+macro_rules! client {
+    ($aws:expr, $sdk:ident) => {
+        client!($aws, $sdk, |config| config)
+    };
+    ($aws:expr, $sdk:ident, |$config:ident| $more:expr) => {{
+        let $config =
+            $sdk::config::Builder::from(&$aws.inner.sdk).interceptor(Counting($aws.inner.calls.clone()));
+        $sdk::Client::from_conf($more.build())
+    }};
 }
 
 impl Aws {
@@ -122,15 +140,17 @@ impl Aws {
                 .build();
             loader = loader.credentials_provider(keys);
         }
-        Self::with_config(loader.load().await, &options.limits, options.read_only)
+        let paces = Paces::new(&options.limits, options.read_only);
+        Self::with_config(loader.load().await, paces, options.calls)
     }
 
-    fn with_config(sdk: SdkConfig, limits: &Limits, read_only: bool) -> Result<Self, ConnectError> {
+    fn with_config(sdk: SdkConfig, paces: Paces, calls: CallMetrics) -> Result<Self, ConnectError> {
         let region = sdk.region().ok_or(ConnectError::NoRegion)?.to_string();
         let inner = Inner {
             sdk,
             region,
-            paces: Arc::new(Paces::new(limits, read_only)),
+            paces: Arc::new(paces),
+            calls,
             ec2: OnceLock::new(),
             eks: OnceLock::new(),
             events: OnceLock::new(),
@@ -152,46 +172,50 @@ impl Aws {
         &self.inner.paces
     }
 
+    pub(crate) fn calls(&self) -> &CallMetrics {
+        &self.inner.calls
+    }
+
     pub(crate) fn ec2(&self) -> &Ec2 {
         self.inner.ec2.get_or_init(|| {
-            Ec2::new(aws_sdk_ec2::Client::new(&self.inner.sdk), Arc::clone(&self.inner.paces))
+            let client = client!(self, aws_sdk_ec2);
+            Ec2::new(client, Arc::clone(&self.inner.paces), &self.inner.calls)
         })
     }
 
     pub(crate) fn eks(&self) -> &aws_sdk_eks::Client {
-        self.inner.eks.get_or_init(|| aws_sdk_eks::Client::new(&self.inner.sdk))
+        self.inner.eks.get_or_init(|| client!(self, aws_sdk_eks))
     }
 
     pub(crate) fn events(&self) -> &aws_sdk_eventbridge::Client {
-        self.inner.events.get_or_init(|| aws_sdk_eventbridge::Client::new(&self.inner.sdk))
+        self.inner.events.get_or_init(|| client!(self, aws_sdk_eventbridge))
     }
 
     pub(crate) fn iam(&self) -> &aws_sdk_iam::Client {
-        self.inner.iam.get_or_init(|| aws_sdk_iam::Client::new(&self.inner.sdk))
+        self.inner.iam.get_or_init(|| client!(self, aws_sdk_iam))
     }
 
     /// Prices are kept in a few regions only.
     pub(crate) fn pricing(&self) -> &aws_sdk_pricing::Client {
         self.inner.pricing.get_or_init(|| {
             let region = Region::new(price_list_region(&self.inner.region));
-            let config = aws_sdk_pricing::config::Builder::from(&self.inner.sdk).region(region).build();
-            aws_sdk_pricing::Client::from_conf(config)
+            client!(self, aws_sdk_pricing, |config| config.region(region))
         })
     }
 
     pub(crate) fn sqs(&self) -> &aws_sdk_sqs::Client {
-        self.inner.sqs.get_or_init(|| aws_sdk_sqs::Client::new(&self.inner.sdk))
+        self.inner.sqs.get_or_init(|| client!(self, aws_sdk_sqs))
     }
 
     pub(crate) fn ssm(&self) -> &aws_sdk_ssm::Client {
-        self.inner.ssm.get_or_init(|| aws_sdk_ssm::Client::new(&self.inner.sdk))
+        self.inner.ssm.get_or_init(|| client!(self, aws_sdk_ssm))
     }
 
     pub(crate) fn sts(&self) -> &aws_sdk_sts::Client {
-        self.inner.sts.get_or_init(|| aws_sdk_sts::Client::new(&self.inner.sdk))
+        self.inner.sts.get_or_init(|| client!(self, aws_sdk_sts))
     }
 
     pub(crate) fn zonal_shift(&self) -> &aws_sdk_arczonalshift::Client {
-        self.inner.zonal_shift.get_or_init(|| aws_sdk_arczonalshift::Client::new(&self.inner.sdk))
+        self.inner.zonal_shift.get_or_init(|| client!(self, aws_sdk_arczonalshift))
     }
 }

@@ -11,12 +11,14 @@
 //! No decision is made here: which subnet, which type, whether an instance is ours is for the caller to say.
 
 mod batch;
+mod calls;
 mod connect;
 mod convert;
 mod ec2;
 mod eks;
 mod error;
 mod iam;
+mod intercept;
 mod pace;
 mod pricing;
 mod rules;
@@ -26,5 +28,6 @@ mod sts;
 mod traits;
 mod zonal_shift;
 
+pub use calls::CallMetrics;
 pub use connect::{Aws, ConnectError, Keys, Options};
 pub use pace::{Limit, Limits};

@@ -1,5 +1,6 @@
 //! On-demand prices from the price list service.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use aws_sdk_pricing::types::{Filter, FilterType};
@@ -8,7 +9,8 @@ use cloud::catalog::{
 };
 use cloud::error::CloudError;
 use model::price::MicroDollars;
-use serde_json::Value;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use crate::connect::Aws;
 use crate::ec2::pages;
@@ -80,20 +82,69 @@ impl Aws {
     }
 }
 
+/// The few parts of a price list entry that are read; the rest, most of it, is skipped without being kept.
+#[derive(Deserialize)]
+struct Entry<'a> {
+    #[serde(borrow)]
+    product: Product<'a>,
+    #[serde(borrow)]
+    terms: Terms<'a>,
+}
+
+#[derive(Deserialize)]
+struct Product<'a> {
+    #[serde(borrow)]
+    attributes: Attributes<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Attributes<'a> {
+    #[serde(borrow)]
+    instance_type: Cow<'a, str>,
+}
+
+#[derive(Deserialize)]
+struct Terms<'a> {
+    #[serde(borrow, rename = "OnDemand")]
+    on_demand: BTreeMap<String, Term<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Term<'a> {
+    #[serde(borrow, default)]
+    price_dimensions: BTreeMap<String, Dimension<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Dimension<'a> {
+    /// By currency.
+    #[serde(borrow, default)]
+    price_per_unit: BTreeMap<String, Figure<'a>>,
+}
+
+/// AWS writes prices as text; anything else is none that we can read.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Figure<'a> {
+    Text(#[serde(borrow)] Cow<'a, str>),
+    Other(IgnoredAny),
+}
+
 /// Type and price of one entry, a JSON document in a string.
 fn read_product(text: &str, currency: &str) -> Result<(String, MicroDollars), RejectedPrice> {
-    let product: Value = serde_json::from_str(text).map_err(|_| RejectedPrice::Incomplete)?;
-    let name = product["product"]["attributes"]["instanceType"].as_str().ok_or(RejectedPrice::Incomplete)?;
-    let terms = product["terms"]["OnDemand"].as_object().ok_or(RejectedPrice::Incomplete)?;
-    let dimensions = terms.values().filter_map(|t| t["priceDimensions"].as_object());
-    let units: Vec<&Value> = dimensions.flat_map(|d| d.values()).map(|d| &d["pricePerUnit"]).collect();
-    if units.is_empty() {
-        return Err(RejectedPrice::Incomplete);
-    }
-    let mut cause = RejectedPrice::Currency;
-    for text in units.iter().filter_map(|unit| unit[currency].as_str()) {
+    let Entry { product, terms } = serde_json::from_str(text).map_err(|_| RejectedPrice::Incomplete)?;
+    let mut dimensions = terms.on_demand.values().flat_map(|term| term.price_dimensions.values()).peekable();
+    let mut cause = match dimensions.peek() {
+        Some(_) => RejectedPrice::Currency,
+        None => RejectedPrice::Incomplete,
+    };
+    for figure in dimensions.filter_map(|dimension| dimension.price_per_unit.get(currency)) {
+        let Figure::Text(text) = figure else { continue };
         match read_price(text) {
-            Ok(price) => return Ok((name.to_owned(), price)),
+            Ok(price) => return Ok((product.attributes.instance_type.into_owned(), price)),
             Err(found) => cause = found,
         }
     }

@@ -2,7 +2,7 @@
 //! `Arc<dyn Trait>`; nothing else of [`Aws`] is visible to it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cloud::catalog::{CatalogSource, OnDemandPrice, PriceList, SpotPrice, ZonalShift};
 use cloud::error::CloudError;
@@ -25,7 +25,43 @@ use cloud::{Answer, Tags};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
+use crate::calls::error_name;
 use crate::connect::Aws;
+
+/// Controllers as the reference names them, for the calls that it counts.
+const TYPES: &str = "providers.instancetype";
+const PRICES: &str = "providers.pricing";
+const CLAIMS: &str = "nodeclaim.lifecycle";
+const GARBAGE: &str = "nodeclaim.garbagecollection";
+
+impl Aws {
+    /// The call, counted.
+    fn counted<'a, T: 'a>(
+        &'a self,
+        controller: &'static str,
+        method: &'static str,
+        call: impl Future<Output = Result<T, CloudError>> + Send + 'a,
+    ) -> Answer<'a, T> {
+        let counted = async move {
+            let began = Instant::now();
+            let answer = call.await;
+            let error = answer.as_ref().err().map(error_name);
+            self.calls().called(controller, method, began.elapsed(), error);
+            answer
+        };
+        counted.boxed()
+    }
+
+    async fn terminate_counted(&self, ids: Vec<String>) -> Vec<(String, Result<InstanceState, CloudError>)> {
+        let began = Instant::now();
+        let ended = self.ec2().terminate(ids).await;
+        self.calls().called(CLAIMS, "Delete", began.elapsed(), None);
+        for error in ended.iter().filter_map(|(_, result)| result.as_ref().err()) {
+            self.calls().failed(CLAIMS, "Delete", error);
+        }
+        ended
+    }
+}
 
 impl CatalogSource for Aws {
     fn check_access(&self) -> Answer<'_, ()> {
@@ -33,7 +69,7 @@ impl CatalogSource for Aws {
     }
 
     fn instance_types(&self) -> Answer<'_, Vec<TypeFacts>> {
-        self.ec2().instance_types().boxed()
+        self.counted(TYPES, "GetInstanceTypes", self.ec2().instance_types())
     }
 
     fn offerings(&self) -> Answer<'_, BTreeMap<String, BTreeSet<String>>> {
@@ -45,11 +81,11 @@ impl CatalogSource for Aws {
     }
 
     fn spot_prices(&self) -> Answer<'_, PriceList<SpotPrice>> {
-        self.ec2().spot_prices().boxed()
+        self.counted(PRICES, "GetSpotPrices", self.ec2().spot_prices())
     }
 
     fn on_demand_prices(&self) -> Answer<'_, PriceList<OnDemandPrice>> {
-        self.price_list().boxed()
+        self.counted(PRICES, "GetOnDemandPrices", self.price_list())
     }
 
     fn reservations(&self) -> Answer<'_, Vec<Reservation>> {
@@ -99,11 +135,11 @@ impl Launcher for Aws {
     }
 
     fn instances_by_id(&self, ids: Vec<String>) -> Answer<'_, Vec<Instance>> {
-        self.ec2().instances_by_id(ids).boxed()
+        self.counted(CLAIMS, "Get", self.ec2().instances_by_id(ids))
     }
 
     fn instances_by_tags(&self, tags: Vec<TagFilter>) -> Answer<'_, Vec<Instance>> {
-        async move { self.ec2().instances_by_tags(&tags).await }.boxed()
+        self.counted(CLAIMS, "List", async move { self.ec2().instances_by_tags(&tags).await })
     }
 
     fn tag_instance<'a>(&'a self, id: &'a str, tags: Tags) -> Answer<'a, ()> {
@@ -180,15 +216,15 @@ impl NodeClassSource for Aws {
 
 impl Terminator for Aws {
     fn terminate(&self, ids: Vec<String>) -> BoxFuture<'_, Vec<(String, Result<InstanceState, CloudError>)>> {
-        self.ec2().terminate(ids).boxed()
+        self.terminate_counted(ids).boxed()
     }
 
     fn instances_by_id(&self, ids: Vec<String>) -> Answer<'_, Vec<Instance>> {
-        self.ec2().instances_by_id(ids).boxed()
+        self.counted(CLAIMS, "Get", self.ec2().instances_by_id(ids))
     }
 
     fn instances_by_tags(&self, tags: Vec<TagFilter>) -> Answer<'_, Vec<Instance>> {
-        async move { self.ec2().instances_by_tags(&tags).await }.boxed()
+        self.counted(GARBAGE, "List", async move { self.ec2().instances_by_tags(&tags).await })
     }
 }
 

@@ -5,12 +5,16 @@ mod marks;
 mod memory;
 mod prices;
 mod saver;
+mod types;
 
 pub(crate) use marks::{mark_text, marks_from, store_key};
 pub(crate) use memory::{memory_from, memory_key, memory_text};
 pub(crate) use prices::{prices_from, prices_text};
 pub(crate) use saver::{Save, Saver};
+pub(crate) use types::{fingerprint, types_from, types_text};
 
+/// Types and zones as EC2 last listed them.
+pub(crate) const TYPES: &str = "karpenter-instance-types";
 /// Prices as last read from the APIs.
 pub(crate) const PRICES: &str = "karpenter-prices";
 /// What EC2 could not give.

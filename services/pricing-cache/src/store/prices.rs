@@ -1,6 +1,7 @@
 //! Prices in a ConfigMap: one entry for on-demand and one for each zone, lines of type and micro-dollars. Some 150 KB for a
 //! large region, where a ConfigMap may hold a megabyte.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -19,10 +20,10 @@ const SPOT_AS_OF: &str = "spot-as-of";
 
 type Column = BTreeMap<String, MicroDollars>;
 
-pub(crate) fn prices_text(prices: &Remembered) -> BTreeMap<String, String> {
-    let mut data = BTreeMap::from([(REGION.to_owned(), prices.region.clone())]);
+pub(crate) fn prices_text(prices: &Remembered<'_>) -> BTreeMap<String, String> {
+    let mut data = BTreeMap::from([(REGION.to_owned(), prices.region.to_string())]);
     data.insert(ON_DEMAND.to_owned(), lines(&prices.on_demand));
-    for (zone, column) in &prices.spot {
+    for (zone, column) in prices.spot.iter() {
         data.insert(format!("{SPOT}{zone}"), lines(column));
     }
     for (key, at) in [(ON_DEMAND_AS_OF, prices.on_demand_as_of), (SPOT_AS_OF, prices.spot_as_of)] {
@@ -39,18 +40,18 @@ fn lines(column: &Column) -> String {
     text
 }
 
-pub(crate) fn prices_from(data: &BTreeMap<String, String>) -> Read<Remembered> {
-    let mut read = Read::<Remembered>::default();
+pub(crate) fn prices_from(data: &BTreeMap<String, String>) -> Read<Remembered<'static>> {
+    let mut read = Read::<Remembered<'static>>::default();
     let time = |key| data.get(key).and_then(|text: &String| text.parse::<Timestamp>().ok());
-    read.found.region = data.get(REGION).cloned().unwrap_or_default();
+    read.found.region = data.get(REGION).cloned().unwrap_or_default().into();
     read.found.on_demand_as_of = time(ON_DEMAND_AS_OF);
     read.found.spot_as_of = time(SPOT_AS_OF);
     if let Some(text) = data.get(ON_DEMAND) {
-        read.found.on_demand = column(text, &mut read.malformed);
+        read.found.on_demand = Cow::Owned(column(text, &mut read.malformed));
     }
     for (key, text) in data {
         if let Some(zone) = key.strip_prefix(SPOT) {
-            read.found.spot.insert(zone.to_owned(), column(text, &mut read.malformed));
+            read.found.spot.to_mut().insert(zone.to_owned(), column(text, &mut read.malformed));
         }
     }
     read
@@ -84,9 +85,9 @@ mod tests {
     fn prices_come_back_as_they_were() {
         let prices = Remembered {
             region: "us-west-2".into(),
-            on_demand: column_of(&[("c5.large", 85_000), ("m5.large", 96_000)]),
+            on_demand: Cow::Owned(column_of(&[("c5.large", 85_000), ("m5.large", 96_000)])),
             on_demand_as_of: Some("2026-08-01T10:00:00Z".parse().unwrap()),
-            spot: BTreeMap::from([("us-west-2a".to_owned(), column_of(&[("m5.large", 31_000)]))]),
+            spot: Cow::Owned(BTreeMap::from([("us-west-2a".to_owned(), column_of(&[("m5.large", 31_000)]))])),
             spot_as_of: None,
         };
         let read = prices_from(&prices_text(&prices));
@@ -100,7 +101,7 @@ mod tests {
         let data =
             BTreeMap::from([("on-demand".to_owned(), text.to_owned()), ("note".to_owned(), "x".to_owned())]);
         let read = prices_from(&data);
-        assert_eq!(read.found.on_demand, column_of(&[("m5.large", 96_000)]));
+        assert_eq!(*read.found.on_demand, column_of(&[("m5.large", 96_000)]));
         assert_eq!(read.malformed, 6);
         assert_eq!(prices_from(&BTreeMap::new()), Read::default());
     }

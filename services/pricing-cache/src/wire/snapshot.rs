@@ -1,12 +1,41 @@
 //! The whole catalogue as one message. Prices are columns in the order of the types, which is what keeps it small.
 
 use model::price::MicroDollars;
+use prost::Message as _;
+use prost::bytes::BufMut;
 use proto::pricingcache::v1 as pb;
 
 use super::{marks, parts};
 use crate::catalogue::Catalogue;
 
-pub(crate) fn snapshot(catalogue: &Catalogue) -> pb::CatalogSnapshot {
+/// Tag of `CatalogSnapshot.instance_types`.
+const INSTANCE_TYPES: u32 = 3;
+
+/// A snapshot that is about to be written: everything but the types, and how long those will be.
+pub(super) struct Encoded {
+    rest: pb::CatalogSnapshot,
+    types: usize,
+}
+
+impl Encoded {
+    pub(super) fn of(catalogue: &Catalogue) -> Self {
+        let one = |entry| prost::encoding::message::encoded_len(INSTANCE_TYPES, &parts::facts(entry));
+        Self { rest: without_types(catalogue), types: catalogue.entries.iter().map(|e| one(e)).sum() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.rest.encoded_len() + self.types
+    }
+
+    pub(super) fn write(&self, catalogue: &Catalogue, out: &mut impl BufMut) {
+        self.rest.encode_raw(out);
+        for entry in catalogue.entries.iter() {
+            prost::encoding::message::encode(INSTANCE_TYPES, &parts::facts(entry), out);
+        }
+    }
+}
+
+fn without_types(catalogue: &Catalogue) -> pb::CatalogSnapshot {
     let entries = &catalogue.entries;
     let spot = (0_u32..).zip(catalogue.zones.iter()).map(|(index, _)| pb::SpotPrices {
         zone: index,
@@ -18,7 +47,7 @@ pub(crate) fn snapshot(catalogue: &Catalogue) -> pb::CatalogSnapshot {
     pb::CatalogSnapshot {
         region: catalogue.region.to_string(),
         zones: catalogue.zones.iter().map(parts::zone).collect(),
-        instance_types: entries.iter().map(|entry| parts::facts(entry)).collect(),
+        instance_types: Vec::new(),
         on_demand_micro_usd: entries.iter().map(|e| e.on_demand.map_or(0, MicroDollars::get)).collect(),
         spot: spot.collect(),
         unavailable: catalogue.marks.values().map(marks::unavailable).collect(),

@@ -10,14 +10,25 @@ use jiff::Timestamp;
 use model::catalog::CapacityType;
 use model::price::MicroDollars;
 use proptest::prelude::*;
-use prost::Message as _;
 use proto::pricingcache::v1 as pb;
+use proto::pricingcache::v1::catalog_update::Update;
 
-use super::{delta, snapshot};
+use super::{Numbered, delta, framed_delta, framed_snapshot, unframed};
 use crate::catalogue::{Catalogue, shared_with};
 use crate::overlays::Overlay;
 
 const ZONES: usize = 2;
+const FIRST: Numbered<'_> = Numbered { epoch: "an epoch of the usual length", version: 1 };
+
+/// What a client reads of the bytes that are sent.
+fn snapshot(catalogue: &Catalogue) -> pb::CatalogSnapshot {
+    let update = unframed(&framed_snapshot(FIRST, catalogue));
+    assert_eq!((update.epoch.as_str(), update.version), (FIRST.epoch, FIRST.version));
+    match update.update {
+        Some(Update::Snapshot(snapshot)) => snapshot,
+        other => panic!("{other:?}"),
+    }
+}
 
 /// What a reader of the stream does, on the wire's own messages.
 fn applied(mut whole: pb::CatalogSnapshot, change: pb::CatalogDelta) -> pb::CatalogSnapshot {
@@ -174,7 +185,7 @@ fn large_region() -> Catalogue {
 #[test]
 fn every_type_in_six_zones_fits_into_a_snapshot_of_two_megabytes_and_one_price_into_a_hundred_bytes() {
     let old = large_region();
-    let whole = snapshot(&old).encoded_len();
+    let whole = framed_snapshot(FIRST, &old).len();
     assert!((100_000..2_000_000).contains(&whole), "{whole} bytes");
 
     let mut entries: Vec<Entry> = old.entries.iter().map(|entry| (**entry).clone()).collect();
@@ -182,6 +193,7 @@ fn every_type_in_six_zones_fits_into_a_snapshot_of_two_megabytes_and_one_price_i
     let new = Catalogue { entries: Arc::new(shared_with(&old.entries, entries)), ..old.clone() };
     let change = delta(&old, &new);
     assert_eq!(change.spot.len(), 1);
-    assert!(change.encoded_len() < 100, "{} bytes", change.encoded_len());
-    println!("snapshot {whole} bytes, one price {} bytes", change.encoded_len());
+    let sent = framed_delta(FIRST, change).len();
+    assert!(sent < 100, "{sent} bytes");
+    println!("snapshot {whole} bytes, one price {sent} bytes");
 }

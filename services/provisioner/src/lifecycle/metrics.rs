@@ -26,21 +26,6 @@ pub(super) struct Pool {
     pub(super) nodepool: String,
 }
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Call {
-    controller: &'static str,
-    method: &'static str,
-    provider: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct FailedCall {
-    controller: &'static str,
-    method: &'static str,
-    provider: &'static str,
-    error: &'static str,
-}
-
 type Seconds<L> = Family<L, Histogram, fn() -> Histogram>;
 
 #[derive(Clone)]
@@ -49,19 +34,17 @@ pub(super) struct LifecycleMetrics {
     pub(super) nodes_created: Family<Created, Counter>,
     /// From a claim's creation to its registration; a name of earlier releases.
     pub(super) registered: Seconds<Pool>,
-    calls: Seconds<Call>,
-    failed_calls: Family<FailedCall, Counter>,
+    calls: cloud_aws::CallMetrics,
 }
 
 impl LifecycleMetrics {
-    pub(super) fn new(metrics: &Metrics) -> Self {
+    pub(super) fn new(metrics: &Metrics, calls: cloud_aws::CallMetrics) -> Self {
         let durations: fn() -> Histogram = || Histogram::new(DURATION_BUCKETS);
         let own = Self {
             disrupted: Family::default(),
             nodes_created: Family::default(),
             registered: Family::new_with_constructor(durations),
-            calls: Family::new_with_constructor(durations),
-            failed_calls: Family::default(),
+            calls,
         };
         metrics.register(
             "karpenter_nodeclaims_disrupted_total",
@@ -78,25 +61,11 @@ impl LifecycleMetrics {
             "From the creation of a NodeClaim to its node's registration",
             own.registered.clone(),
         );
-        metrics.register(
-            "karpenter_cloudprovider_duration_seconds",
-            "Time of calls to the cloud provider, by controller, method and provider",
-            own.calls.clone(),
-        );
-        metrics.register(
-            "karpenter_cloudprovider_errors_total",
-            "Failed calls to the cloud provider, by controller, method, provider and error",
-            own.failed_calls.clone(),
-        );
         own
     }
 
     /// `error` is the reference's name of the failure, empty for those that have none; `None`: it succeeded.
     pub(super) fn launched(&self, took: Duration, error: Option<&'static str>) {
-        let (controller, method, provider) = ("nodeclaim.lifecycle", "Create", "aws");
-        self.calls.get_or_create(&Call { controller, method, provider }).observe(took.as_secs_f64());
-        if let Some(error) = error {
-            self.failed_calls.get_or_create(&FailedCall { controller, method, provider, error }).inc();
-        }
+        self.calls.called("nodeclaim.lifecycle", "Create", took, error);
     }
 }

@@ -49,7 +49,7 @@ pub(crate) fn spawn(shell: &mut Shell, deps: &Deps, launch: Launch, health: Heal
         launcher: deps.launcher.clone(),
         catalog: deps.catalog.clone(),
         recorder: deps.recorder.clone(),
-        metrics: metrics::LifecycleMetrics::new(&deps.metrics),
+        metrics: metrics::LifecycleMetrics::new(&deps.metrics, deps.calls.clone()),
         health,
         tags,
     };

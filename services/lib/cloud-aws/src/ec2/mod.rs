@@ -22,6 +22,7 @@ use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 use aws_smithy_types::retry::RetryConfig;
 use cloud::error::CloudError;
 
+use crate::calls::CallMetrics;
 use crate::error::cloud_error;
 use crate::pace::{Pace, Paces};
 use fleet::FleetBatcher;
@@ -43,12 +44,14 @@ pub(crate) struct Calls {
 }
 
 impl Ec2 {
-    pub(crate) fn new(client: aws_sdk_ec2::Client, paces: Arc<Paces>) -> Self {
+    pub(crate) fn new(client: aws_sdk_ec2::Client, paces: Arc<Paces>, metrics: &CallMetrics) -> Self {
         let calls = Calls { client, paces };
+        let metrics = || metrics.clone();
         Self {
-            fleets: fleet::batcher(calls.clone()),
-            describes: instances::describe_batcher(calls.clone()),
-            terminations: instances::terminate_batcher(calls.clone()),
+            fleets: fleet::batcher(calls.clone()).counted(metrics(), "create_fleet"),
+            describes: instances::describe_batcher(calls.clone()).counted(metrics(), "describe_instances"),
+            terminations: instances::terminate_batcher(calls.clone())
+                .counted(metrics(), "terminate_instances"),
             calls,
         }
     }

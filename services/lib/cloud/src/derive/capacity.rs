@@ -58,7 +58,8 @@ pub(super) fn estimated_memory(facts: &TypeFacts, settings: &Settings) -> i64 {
 }
 
 /// Most pods with an address of their own: each interface gives its addresses but the first, and two pods use the
-/// host's network. No usable interface gives no pods at all.
+/// host's network. No usable interface gives no pods at all. Prefix delegation gives each address a prefix and EC2 does not tell
+/// whether a cluster uses it: as with the reference, such a class says `maxPods`.
 pub fn address_limited_pods(facts: &TypeFacts, class: &NodeClass, reserved_enis: u32) -> i64 {
     let efa_only = class.efa_only().filter(|i| i.card_index == 0).count();
     let usable = i64::from(facts.max_network_interfaces)

@@ -112,6 +112,21 @@ fn reserved_interfaces_lower_pods_but_not_what_is_kept_for_kubelet() {
 }
 
 #[test]
+fn a_class_with_prefix_delegation_says_how_many_pods_fit() {
+    let kubelet = Kubelet { max_pods: Some(110), ..Kubelet::default() };
+    let class = NodeClass { kubelet, ..NodeClass::new(Family::Al2023) };
+    let (m5, settings) = (facts("m5.large"), Settings { reserved_enis: 1, ..Settings::default() });
+    let found = capacity(&m5, &class, &settings, None);
+    assert_eq!(found.get(resources::PODS), Quantity::from_units(110));
+    let kept = overhead(&m5, &class, &settings, &found).kube_reserved;
+    assert_eq!(
+        text(&kept, resources::MEMORY),
+        "574Mi",
+        "kubelet keeps what 29 addresses need, as in the reference"
+    );
+}
+
+#[test]
 fn families_differ_in_pods_and_reservations() {
     let m5 = facts("m5.large");
     let settings = Settings::default();
