@@ -39,7 +39,7 @@ async fn what_is_no_price_is_counted_and_the_last_good_one_kept(stack: Stack) ->
     // (type, what the price list says, what the spot history says, the reasons they are refused for)
     for (name, listed, spot, reasons) in [
         ("m5.large", json!({"XXX": "0.2"}), "0.000000", ("currency", "zero")),
-        ("c5.large", json!({}), "", ("currency", "malformed")),
+        ("c5.large", json!({}), "1e3", ("currency", "malformed")),
         ("r5.large", json!({"USD": "0.0000000000"}), "-0.01", ("zero", "negative")),
         ("m6i.large", json!({"USD": "-1"}), "123456789", ("negative", "absurd")),
         ("c6i.large", json!({"USD": "123456789"}), "cheap", ("absurd", "malformed")),
@@ -105,6 +105,8 @@ async fn answers_that_are_none_never_replace_a_catalogue(stack: Stack) -> Result
             .await?;
         }
         ensure!(service.admin_get("/readyz").is_ok(), "not ready while answers are {kind}");
+        let said = readiness(&service)?;
+        ensure!(said.len() < 3000, "{} bytes about answers that are {kind}", said.len());
         ensure!(reader.snapshot().await? == before, "another catalogue while answers are {kind}");
         aws::delete(&stack, "/odd-answers")?;
         eventually(&format!("feeds to recover from answers that are {kind}"), || async {

@@ -59,11 +59,11 @@ async fn credentials_are_those_that_pod_identity_gives(stack: Stack) -> Result<(
     aws::delete(&stack, "/calls")?;
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let uri = format!("AWS_CONTAINER_CREDENTIALS_FULL_URI=http://{}/v1/credentials", listener.local_addr()?);
-    let asked = std::thread::spawn(move || agent(listener.accept()?.0));
+    let asked = std::thread::spawn(move || -> Result<String> { agent(listener.accept()?.0) });
     let file = stack.dir().join("pod-identity-token");
     std::fs::write(&file, "a token of this pod")?;
     let token = format!("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE={}", file.display());
-    let options = [NO_KEYS.as_slice(), &["--env", &uri, "--env", &token]].concat();
+    let options = [NO_KEYS.as_slice(), &["--env", uri.as_str(), "--env", token.as_str()]].concat();
     let service = Service::start_with(&stack, NAME, 1, &options)?;
     service.stop(&stack)?;
     let shown = asked.join().map_err(|_| anyhow::anyhow!("the agent panicked"))??;
@@ -80,7 +80,7 @@ async fn credentials_are_those_of_the_role_that_a_service_account_may_take(stack
     std::fs::write(&file, "e30.e30.e30")?;
     let token = format!("AWS_WEB_IDENTITY_TOKEN_FILE={}", file.display());
     let role = "AWS_ROLE_ARN=arn:aws:iam::123456789012:role/karpenter-pricing-cache";
-    let options = [NO_KEYS.as_slice(), &["--env", &token, "--env", role]].concat();
+    let options = [NO_KEYS.as_slice(), &["--env", token.as_str(), "--env", role]].concat();
     let service = Service::start_with(&stack, NAME, 1, &options)?;
     service.stop(&stack)?;
     let (callers, taken) = callers(&stack)?;

@@ -5,7 +5,7 @@ use anyhow::{Context, Result, ensure};
 use integration::{Service, Stack, Test, aws, eventually, test};
 use proto::pricingcache::v1::GetPricesResponse;
 use proto::types::v1::CapacityType;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::pricing_scene::{NAME, Reader, fail, forget_everything, readiness, requests, stored};
 
@@ -73,13 +73,17 @@ async fn while_aws_fails_prices_are_those_remembered_and_say_since_when(stack: S
     fail(&stack, "DescribeSpotPriceHistory", "InternalError")?;
     let service = Service::start(&stack, NAME, 1, &[])?;
     let reader = Reader::new(&stack).await?;
-    let during = reader.prices(&["m5.large"]).await?;
+    // It is ready from what it remembers, before AWS has refused for good.
+    let during = eventually("the failure to be told", || async {
+        let now = reader.prices(&["m5.large"]).await?;
+        let told = now.on_demand_source.as_ref().is_some_and(|source| source.failing_since.is_some());
+        Ok(told.then_some(now))
+    })
+    .await?;
     let source = during.on_demand_source.clone().context("no source")?;
     let said = readiness(&service)?;
-    ensure!(
-        said.contains("on-demand-prices: cannot be read since") && said.contains("prices are those of"),
-        "{said}"
-    );
+    ensure!(said.contains("on-demand-prices: cannot be read since"), "{said}");
+    ensure!(said.contains("prices are those of"), "{said}");
     ensure!(source.kind == "configmap" && source.as_of.is_some(), "{source:?}");
     ensure!(source.last_error.contains("GetProducts") && source.failing_since.is_some(), "{source:?}");
     ensure!(during.prices == before.prices, "other prices than before the restart");
@@ -113,9 +117,12 @@ async fn a_restart_while_ec2_is_silent_offers_what_was_offered_before(stack: Sta
     let service = Service::start(&stack, NAME, 1, &[])?;
     println!("ready from memory after {:?}", began.elapsed());
     let after = Reader::new(&stack).await?.snapshot().await?;
-    let said = readiness(&service)?;
     ensure!(after == before, "another catalogue than before the restart");
-    ensure!(said.contains("instance-types: cannot be read since"), "{said}");
+    eventually("a note that EC2 is silent", || async {
+        Ok(readiness(&service)?.contains("instance-types: cannot be read since").then_some(()))
+    })
+    .await?;
+    ensure!(service.admin_get("/readyz").is_ok(), "not ready any more");
     aws::delete(&stack, "/errors")?;
     eventually("the note to go once EC2 answers", || async {
         Ok((!readiness(&service)?.contains("instance-types: cannot be read")).then_some(()))
@@ -168,10 +175,13 @@ async fn where_no_price_list_answers_on_demand_prices_are_estimates(stack: Stack
     Ok(())
 }
 
-/// Starts in another region and returns its prices of a type, and the regions whose price list was asked.
-async fn elsewhere(stack: &Stack, region: &str) -> Result<(GetPricesResponse, Vec<String>)> {
+/// Starts in another region, where the price list says `texts` of m5.large; returns its prices, and the regions whose price
+/// list was asked.
+async fn elsewhere(stack: &Stack, region: &str, texts: Value) -> Result<(GetPricesResponse, Vec<String>)> {
     forget_everything(stack).await?;
     aws::delete(stack, "/calls")?;
+    let listed = json!({"region": region, "instanceType": "m5.large", "texts": texts});
+    aws::put(stack, "/on-demand-price", &listed)?;
     let here = format!("AWS_REGION={region}");
     let service = Service::start_with(stack, NAME, 1, &["--env", &here])?;
     let prices = Reader::new(stack).await?.prices(&["m5.large"]).await?;
@@ -185,22 +195,20 @@ async fn elsewhere(stack: &Stack, region: &str) -> Result<(GetPricesResponse, Ve
 }
 
 async fn in_china_the_price_list_is_asked_in_its_own_partition_and_currency(stack: Stack) -> Result<()> {
-    aws::put(
-        &stack,
-        "/on-demand-price",
-        &json!({"region": "cn-north-1", "instanceType": "m5.large", "price": 0.5}),
-    )?;
-    let (prices, asked) = elsewhere(&stack, "cn-north-1").await?;
+    let texts = json!({"USD": "9.0000000000", "CNY": "0.5000000000"});
+    let (prices, asked) = elsewhere(&stack, "cn-north-1", texts).await?;
     ensure!(asked == ["cn-northwest-1"], "the price list was asked in {asked:?}");
     ensure!(kinds(&prices) == ["api", "api"], "{:?}", kinds(&prices));
     let on_demand = i32::from(CapacityType::OnDemand);
     let offered = prices.prices.iter().filter_map(|price| price.offering.as_ref());
-    ensure!(offered.clone().any(|o| o.capacity_type == on_demand && o.zone == "cn-north-1a"), "{prices:?}");
+    let bought: Vec<_> = offered.filter(|o| o.capacity_type == on_demand).collect();
+    ensure!(bought.len() == 2 && bought.iter().all(|o| o.micro_usd_per_hour == 500_000), "{bought:?}");
+    ensure!(bought.iter().all(|o| o.zone.starts_with("cn-north-1")), "{bought:?}");
     Ok(())
 }
 
 async fn in_govcloud_no_price_list_is_asked(stack: Stack) -> Result<()> {
-    let (prices, asked) = elsewhere(&stack, "us-gov-west-1").await?;
+    let (prices, asked) = elsewhere(&stack, "us-gov-west-1", json!({"USD": "9.0000000000"})).await?;
     ensure!(asked.is_empty(), "the price list was asked in {asked:?}");
     ensure!(kinds(&prices) == ["built-in", "api"], "{:?}", kinds(&prices));
     ensure!(prices.prices.len() >= 4, "{} prices", prices.prices.len());

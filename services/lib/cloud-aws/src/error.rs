@@ -4,10 +4,11 @@ use std::error::Error;
 
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::result::SdkError;
-use aws_smithy_types::error::display::DisplayErrorContext;
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 use cloud::error::{CloudError, ErrorKind, Fault};
 
+/// In bytes.
+const LONGEST_MESSAGE: usize = 500;
 const DRY_RUN_SUCCEEDED: &str = "DryRunOperation";
 
 pub(crate) fn cloud_error<E>(operation: &'static str, error: &SdkError<E, HttpResponse>) -> CloudError
@@ -26,15 +27,28 @@ where
     let code = service.and_then(|meta| meta.code()).unwrap_or_default();
     let message = match service.and_then(|meta| meta.message()) {
         Some(message) => message.to_owned(),
-        None => DisplayErrorContext(error).to_string(),
+        None => told(error),
     };
     let mut converted = CloudError::new(operation, code, &message, fault);
-    // A 2xx that cannot be read is not the caller's mistake.
-    if matches!(error, SdkError::ResponseError(_)) && fault == Fault::Client {
+    // An answer of success that cannot be read is not the caller's mistake.
+    let succeeded = error.raw_response().is_some_and(|answer| answer.status().is_success());
+    if succeeded || (matches!(error, SdkError::ResponseError(_)) && fault == Fault::Client) {
         converted.kind = ErrorKind::Malformed;
     }
     converted.request_id = service.and_then(|meta| meta.extra("aws_request_id")).map(str::to_owned);
     converted
+}
+
+/// The error and its causes in one line. Not what they hold: that may be a whole answer.
+fn told(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        text = format!("{text}: {next}");
+        cause = next.source();
+    }
+    text.truncate(text.floor_char_boundary(LONGEST_MESSAGE));
+    text
 }
 
 /// EC2 answers a dry run that would have succeeded with an error of its own.

@@ -1,12 +1,13 @@
-//! Counts every request to AWS and every attempt at one, from inside the SDK, where retries are seen.
+//! Inside the SDK, where retries and bodies are seen: counts every request to AWS and every attempt at one, and refuses answers
+//! that end in the middle. The SDK reads half a document of XML as a whole one, and half a listing is none.
 
 use std::time::Instant;
 
 use aws_smithy_runtime_api::box_error::BoxError;
 use aws_smithy_runtime_api::client::interceptors::Intercept;
 use aws_smithy_runtime_api::client::interceptors::context::{
-    BeforeSerializationInterceptorContextRef, BeforeTransmitInterceptorContextRef,
-    FinalizerInterceptorContextRef,
+    AfterDeserializationInterceptorContextRef, BeforeSerializationInterceptorContextRef,
+    BeforeTransmitInterceptorContextRef, FinalizerInterceptorContextRef,
 };
 use aws_smithy_runtime_api::client::orchestrator::Metadata;
 use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
@@ -46,6 +47,13 @@ impl Counting {
     }
 }
 
+/// Whether the bytes are all of an answer in XML; every one of EC2, IAM and STS is in an element of such a name.
+fn is_whole(body: &[u8]) -> bool {
+    let body = body.trim_ascii_end();
+    let last = body.iter().rposition(|byte| *byte == b'<').map_or(&[][..], |at| &body[at..]);
+    last.starts_with(b"</") && last.ends_with(b"Response>")
+}
+
 impl Intercept for Counting {
     fn name(&self) -> &'static str {
         "Counting"
@@ -75,6 +83,21 @@ impl Intercept for Counting {
         Ok(())
     }
 
+    fn read_after_deserialization(
+        &self,
+        context: &AfterDeserializationInterceptorContextRef<'_>,
+        _: &RuntimeComponents,
+        _: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        let answer = context.response();
+        let is_xml = answer.headers().get("content-type").is_some_and(|kind| kind.contains("xml"));
+        let is_cut = answer.body().bytes().is_some_and(|body| !is_whole(body));
+        if is_xml && is_cut && answer.status().is_success() {
+            return Err("the answer ends in the middle".into());
+        }
+        Ok(())
+    }
+
     fn read_after_attempt(
         &self,
         context: &FinalizerInterceptorContextRef<'_>,
@@ -95,5 +118,19 @@ impl Intercept for Counting {
     ) -> Result<(), BoxError> {
         Self::ended(context, cfg, |ended, under_way| self.0.requested(&ended, under_way.attempts));
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_ends_in_the_middle_is_no_answer() {
+        let whole = b"<DescribeSpotPriceHistoryResponse><nextToken/></DescribeSpotPriceHistoryResponse>\n";
+        assert!(is_whole(whole));
+        for end in 0..whole.len() - 2 {
+            assert!(!is_whole(&whole[..end]), "{}", String::from_utf8_lossy(&whole[..end]));
+        }
     }
 }

@@ -1,5 +1,8 @@
 //! The whole catalogue as one message. Prices are columns in the order of the types, which is what keeps it small.
 
+use std::sync::Arc;
+
+use cloud::catalog::Entry;
 use model::price::MicroDollars;
 use prost::Message as _;
 use prost::bytes::BufMut;
@@ -19,8 +22,9 @@ pub(super) struct Encoded {
 
 impl Encoded {
     pub(super) fn of(catalogue: &Catalogue) -> Self {
-        let one = |entry| prost::encoding::message::encoded_len(INSTANCE_TYPES, &parts::facts(entry));
-        Self { rest: without_types(catalogue), types: catalogue.entries.iter().map(|e| one(e)).sum() }
+        let one =
+            |entry: &Arc<Entry>| prost::encoding::message::encoded_len(INSTANCE_TYPES, &parts::facts(entry));
+        Self { rest: without_types(catalogue), types: catalogue.entries.iter().map(one).sum() }
     }
 
     pub(super) fn len(&self) -> usize {

@@ -32,7 +32,13 @@ impl Ec2 {
                 };
                 match read {
                     Ok((pool, price)) => {
-                        prices.insert(pool, price);
+                        // A price that changes while it is asked for comes twice: the newer one counts, whatever the order.
+                        let since =
+                            entry.timestamp().map_or((i64::MIN, 0), |at| (at.secs(), at.subsec_nanos()));
+                        let known = prices.entry(pool).or_insert((since, price));
+                        if known.0 <= since {
+                            *known = (since, price);
+                        }
                     }
                     Err(cause) => *rejected.entry(cause).or_default() += 1,
                 }
@@ -41,7 +47,7 @@ impl Ec2 {
         if prices.is_empty() {
             return Err(CloudError::malformed(OPERATION, "the answer holds no usable spot price"));
         }
-        let price = |((instance_type, zone), price)| SpotPrice { instance_type, zone, price };
+        let price = |((instance_type, zone), (_, price))| SpotPrice { instance_type, zone, price };
         Ok(PriceList { prices: prices.into_iter().map(price).collect(), rejected })
     }
 }
