@@ -14,9 +14,9 @@ use crate::pricing_scene::{NAME, Reader, fail, forget_everything, readiness};
 
 pub(crate) fn tests() -> Vec<Test> {
     vec![
-        test!("pricing_bad_input", soak, what_is_no_price_is_counted_and_the_last_good_one_kept),
+        test!("pricing_bad_input", alone, what_is_no_price_is_counted_and_the_last_good_one_kept),
         test!("pricing_bad_input", alone, an_account_that_may_not_read_spot_prices_is_offered_on_demand_only),
-        test!("pricing_bad_input", soak, answers_that_are_none_never_replace_a_catalogue),
+        test!("pricing_bad_input", alone, answers_that_are_none_never_replace_a_catalogue),
         test!("pricing_bad_input", alone, throttling_and_small_pages_lose_no_type_and_no_price),
         test!("pricing_bad_input", alone, without_types_a_replica_is_not_ready_and_says_so),
         test!("pricing_bad_input", alone, wrong_clocks_hold_nothing_back_for_long),
