@@ -42,8 +42,9 @@ unit: stack ## tests that need no cluster
 integration: stack build ## the services as real processes on the local cluster
 	cargo test -p integration
 
-soak: stack build ## the long proofs; figures go into integration/RESULTS.md
-	cargo test -p integration -- --soak
+soak: stack ## the long proofs, on release builds; figures go into integration/RESULTS.md
+	cargo build --release --workspace --bins
+	KARPENTER_BIN_DIR=$(CARGO_TARGET_DIR)/release cargo test -p integration -- --soak
 
 bench: stack ## speed and memory beside their bars; ORACLE=path/to/oracle adds the reference
 	cargo build --release --workspace --bins

@@ -18,4 +18,4 @@ pub mod workload;
 pub use processes::Service;
 pub use stack::Stack;
 pub use suite::{Skipped, Test, run, run_in};
-pub use wait::eventually;
+pub use wait::{eventually, patiently};

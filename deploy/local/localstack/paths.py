@@ -26,6 +26,9 @@ def python() -> Path:
 
 
 def service_binaries() -> Path:
+    """Where our programs are started from: another build than cargo's debug one is named with KARPENTER_BIN_DIR."""
+    if named := os.environ.get("KARPENTER_BIN_DIR"):
+        return Path(named).absolute()
     target = os.environ.get("CARGO_TARGET_DIR")
     return (Path(target).absolute() if target else cache() / "target") / "debug"
 

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _};
-use integration::{Stack, Test, aws, eventually, jaeger, test};
+use integration::{Service, Stack, Test, aws, eventually, jaeger, test};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DeleteParams};
 use serde_json::{Value, json};
 
-use crate::interruption_scene::{Interruptions, queue_url, queued, send, spot_warning, sqs};
+use crate::interruption_scene::{Interruptions, SERVICE, queue_url, queued, send, spot_warning, sqs};
 use crate::removal_scene::Options;
+use crate::termination_soak::are_gone;
 
 pub(crate) fn tests() -> Vec<Test> {
     vec![
@@ -202,11 +203,14 @@ async fn a_queue_deleted_and_made_again_is_read_again(stack: Stack) -> Result<()
     // Ready nevertheless, with the trouble in the detail.
     let detail = all.watcher.admin_get("/readyz")?;
     ensure!(detail.starts_with("ok") && detail.contains("settings.interruptionQueue"), "{detail}");
+    let told = all.scene.event("kube-system", &all.watcher.identity(), "Degraded").await?;
+    ensure!(told.contains("no such queue"), "{told}");
     let queue = all.stack().var("INTERRUPTION_QUEUE")?;
     sqs(all.stack(), "CreateQueue", &json!({"QueueName": queue}))?;
     send(all.stack(), &[spot_warning(all.stack(), &instance)?])?;
     all.scene.is_gone(&name, &instance).await?;
     ensure!(all.watcher.metric("karpenter_interruption_queue_problem", "")? == 0.0);
+    all.scene.event("kube-system", &all.watcher.identity(), "Recovered").await?;
     all.end()
 }
 
@@ -315,7 +319,7 @@ async fn a_storm_survives_a_kill_and_drains_each_node_once(stack: Stack) -> Resu
 }
 
 /// Messages with a fifth of duplicates, a twentieth malformed and others' instances, in no order, for all nodes but ten; the
-/// watcher is killed after each of `kills`.
+/// one of two watchers is killed after each of `kills`.
 pub(crate) async fn storm(
     stack: Stack,
     name: &str,
@@ -324,6 +328,7 @@ pub(crate) async fn storm(
     kills: &[Duration],
 ) -> Result<()> {
     let mut all = Interruptions::new(stack, name, &[]).await?;
+    let beside = Service::start(all.stack(), SERVICE, 2, &[])?;
     let make = |number: usize| {
         let all = &all;
         async move {
@@ -355,12 +360,13 @@ pub(crate) async fn storm(
         tokio::time::sleep(*wait).await;
         all.kill_and_restart()?;
     }
-    for (name, instance) in leaving {
-        all.scene.is_gone(name, instance).await?;
-    }
+    are_gone(&all.scene, leaving).await?;
     println!("{nodes} nodes gone after {:?}", began.elapsed());
     all.queue_is_empty().await?;
     println!("queue empty after {:?}", began.elapsed());
+    let shared = beside.metric("karpenter_interruption_received_messages_total", "")?;
+    println!("the watcher beside it received {shared} of them");
+    ensure!(shared > 0.0 && shared < messages as f64, "replicas share the work: {shared} of {messages}");
     all.scene.no_drain_is_left().await?;
     let pool = format!("nodepool=\"{}\"", all.scene.namespace);
     let drained = all.scene.service.metric("karpenter_nodes_drained_total", &pool)?;
@@ -373,9 +379,8 @@ pub(crate) async fn storm(
     for (name, _) in staying {
         all.scene.delete_claim(name).await?;
     }
-    for (name, instance) in staying {
-        all.scene.is_gone(name, instance).await?;
-    }
+    are_gone(&all.scene, staying).await?;
+    beside.stop(all.stack())?;
     all.end()
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _};
-use integration::{Stack, Test, aws, eventually, test};
+use integration::{Stack, Test, aws, eventually, patiently, test};
 use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use kube::runtime::watcher;
@@ -16,8 +16,8 @@ use serde_json::json;
 use crate::removal_scene::{Options, Scene};
 use crate::termination::fewest_ready;
 
-/// As many as one call may launch here.
-const LAUNCHED_AT_ONCE: usize = 500;
+/// So few that their claims are written long before the collector takes the instances for garbage.
+const LAUNCHED_AT_ONCE: usize = 100;
 const REQUESTS_AT_ONCE: usize = 32;
 
 pub(crate) fn tests() -> Vec<Test> {
@@ -35,18 +35,19 @@ pub(crate) fn tests() -> Vec<Test> {
 
 /// Names and instances.
 async fn many(scene: &Scene, count: usize, options: &Options) -> Result<Vec<(String, String)>> {
-    let mut instances = Vec::new();
-    while instances.len() < count {
-        let next = LAUNCHED_AT_ONCE.min(count - instances.len());
-        instances.extend(scene.launch_many(next, "many", true)?);
+    let mut all = Vec::with_capacity(count);
+    while all.len() < count {
+        let first = all.len();
+        let launched = scene.launch_many(LAUNCHED_AT_ONCE.min(count - first), "many", true)?;
+        let make = |(number, id): (usize, String)| async move {
+            let name = scene.name(first + number);
+            scene.around(&name, &id, options).await?;
+            anyhow::Ok((name, id))
+        };
+        let made = futures::stream::iter(launched.into_iter().enumerate()).map(make);
+        all.extend(made.buffer_unordered(REQUESTS_AT_ONCE).try_collect::<Vec<_>>().await?);
     }
-    let make = |(number, id): (usize, String)| async move {
-        let name = scene.name(number);
-        scene.around(&name, &id, options).await?;
-        anyhow::Ok((name, id))
-    };
-    let all = futures::stream::iter(instances.into_iter().enumerate()).map(make);
-    all.buffer_unordered(REQUESTS_AT_ONCE).try_collect().await
+    Ok(all)
 }
 
 async fn delete_all(scene: &Scene, nodes: &[(String, String)]) -> Result<()> {
@@ -59,16 +60,14 @@ async fn delete_all(scene: &Scene, nodes: &[(String, String)]) -> Result<()> {
 }
 
 /// One look at all: asking for each in turn would be most of the work.
-async fn are_gone(scene: &Scene, nodes: &[(String, String)]) -> Result<()> {
-    loop {
+pub(crate) async fn are_gone(scene: &Scene, nodes: &[(String, String)]) -> Result<()> {
+    patiently(20, "the nodes and their claims to be gone", || async {
         let claims = scene.claims().list_metadata(&ListParams::default()).await?.items;
         let mut there: BTreeSet<String> = claims.iter().map(|claim| claim.name_any()).collect();
         there.extend(scene.node_names().await?);
-        if !nodes.iter().any(|(name, _)| there.contains(name)) {
-            break;
-        }
-        tokio::time::sleep(Duration::from_secs(1)).await;
-    }
+        Ok((!nodes.iter().any(|(name, _)| there.contains(name))).then_some(()))
+    })
+    .await?;
     let living = scene.living()?;
     for (name, instance) in nodes {
         ensure!(!living.contains(instance), "instance {instance} outlived its claim {name}");

@@ -8,6 +8,8 @@ use anyhow::{Context, Result, ensure};
 use integration::stack::root;
 use integration::workload::Workload;
 use integration::{Service, Skipped, Stack, Test, eventually, test};
+use k8s_openapi::api::apps::v1::DaemonSet;
+use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 
 pub(crate) fn tests() -> Vec<Test> {
@@ -25,6 +27,37 @@ const FIRST_LOOKED_AT: &[&str] = &[
     "count(karpenter_cloudprovider_instance_type_offering_price_estimate)",
     "max by (feed) (karpenter_pricing_last_success_timestamp_seconds)",
 ];
+
+/// What Grafana's public board 20398 asks for: pools, nodes by each property, pods, and how full nodes are.
+fn public_board() -> Vec<String> {
+    let node = "region!=\"\", zone!=\"\", arch!=\"\", os!=\"\", instance_type!=\"\", capacity_type!=\"\", nodepool!=\"\"";
+    let mut all = vec!["count(count by (nodepool) (karpenter_nodepools_limit))".to_owned()];
+    for property in ["nodepool", "instance_type", "capacity_type", "region", "zone", "arch", "os"] {
+        let each = format!("count by (node_name, {property}) (karpenter_nodes_allocatable{{{node}}})");
+        all.push(format!("count by ({property}) ({each})"));
+    }
+    for property in ["nodepool", "instance_type", "capacity_type"] {
+        all.push(format!("sum by ({property}) (karpenter_pods_state{{{property}!=\"\"}})"));
+    }
+    for resource in ["cpu", "memory", "nodes", "pods", "ephemeral_storage"] {
+        let of = format!("{{resource_type=\"{resource}\"}}");
+        all.push(format!("sum by (job, nodepool) (karpenter_nodepools_usage{of})"));
+    }
+    let by = "node_name, nodepool, instance_type, instance_memory, instance_cpu, instance_network_bandwidth, region, zone, os, \
+              capacity_type, arch";
+    for resource in ["cpu", "memory"] {
+        let of = format!("{{{node}, resource_type=\"{resource}\"}}");
+        let sum = |name: &str| format!("sum by ({by}) (karpenter_nodes_{name}{of})");
+        let asked = format!("({} + {})", sum("total_pod_requests"), sum("total_daemon_requests"));
+        all.push(format!("100 * {asked} / {}", sum("allocatable")));
+        let limits = ["pod", "daemon"].map(|kind| format!("sum(karpenter_nodes_total_{kind}_limits{of})"));
+        all.push(limits.join(" + "));
+        let pools = ["usage", "limit"]
+            .map(|name| format!("sum by (nodepool, resource_type) (karpenter_nodepools_{name}{{resource_type=\"{resource}\"}})"));
+        all.push(pools.join(" / "));
+    }
+    all
+}
 
 /// Ends when it is dropped.
 struct Prometheus {
@@ -88,18 +121,40 @@ fn queries(value: &Value, found: &mut BTreeSet<String>) {
     }
 }
 
+fn limited(cpu: &str) -> Value {
+    let amounts = json!({"cpu": cpu, "memory": "64Mi"});
+    json!([{"name": "app", "image": "pause", "resources": {"requests": amounts, "limits": amounts}}])
+}
+
+/// A daemon on every node.
+async fn agent(workload: &Workload) -> Result<()> {
+    let labels = json!({"app": "agent"});
+    let daemon: DaemonSet = serde_json::from_value(json!({
+        "metadata": {"name": "agent"},
+        "spec": {"selector": {"matchLabels": labels}, "template": {
+            "metadata": {"labels": labels},
+            "spec": {"containers": limited("50m"), "tolerations": [{"operator": "Exists"}]},
+        }},
+    }))?;
+    let daemons: Api<DaemonSet> = Api::namespaced(workload.client.clone(), &workload.name);
+    daemons.create(&PostParams::default(), &daemon).await?;
+    Ok(())
+}
+
 async fn queries_of_the_boards_find_data(stack: Stack) -> Result<()> {
     let names = ["pricing-cache", "provisioner", "termination", "disruption", "interruption-watcher"];
     let services: Vec<Service> =
         names.iter().map(|name| Service::start(&stack, name, 0, &[])).collect::<Result<_>>()?;
     let prometheus = Prometheus::start(&stack, &services)?;
-    let workload = Workload::new(&stack, "queries", json!({}), json!({})).await?;
-    workload.deploy("app", 3, "1", json!({})).await?;
+    let pool = json!({"limits": {"cpu": "1000", "memory": "1000Gi"}});
+    let workload = Workload::new(&stack, "queries", pool, json!({})).await?;
+    agent(&workload).await?;
+    workload.deploy("app", 3, "1", json!({"containers": limited("1")})).await?;
     workload.running("app", 3).await?;
 
-    for query in FIRST_LOOKED_AT {
+    for query in FIRST_LOOKED_AT.iter().map(|query| (*query).to_owned()).chain(public_board()) {
         eventually(&format!("data for {query}"), || async {
-            Ok((!prometheus.ask(query)?.is_empty()).then_some(()))
+            Ok((!prometheus.ask(&query)?.is_empty()).then_some(()))
         })
         .await?;
     }
@@ -113,6 +168,8 @@ async fn queries_of_the_boards_find_data(stack: Stack) -> Result<()> {
     }
     drop(prometheus);
     workload.deployments().delete("app", &Default::default()).await?;
+    let daemons: Api<DaemonSet> = Api::namespaced(workload.client.clone(), &workload.name);
+    daemons.delete("agent", &Default::default()).await?;
     workload.remove().await?;
     services.iter().try_for_each(|service| service.stop(&stack))
 }

@@ -1,7 +1,7 @@
 //! The Kubernetes Events about warnings, on NodeClaim and Node, with the reference's reasons.
 
 use k8s_openapi::api::core::v1::ObjectReference;
-use runtime::events::{Event, Recorder};
+use runtime::events::{self, Event, Recorder};
 
 use crate::claims::Claim;
 use crate::message::Kind;
@@ -11,22 +11,10 @@ use crate::message::Kind;
 pub(crate) struct Events(Recorder);
 
 fn about(claim: &Claim) -> Vec<ObjectReference> {
-    let mut objects = vec![ObjectReference {
-        api_version: Some("karpenter.sh/v1".to_owned()),
-        kind: Some("NodeClaim".to_owned()),
-        name: Some(claim.name.to_string()),
-        uid: Some(claim.uid.to_string()),
-        ..ObjectReference::default()
-    }];
+    let mut objects = vec![events::node_claim(&claim.name, &claim.uid)];
     if !claim.node.is_empty() {
-        objects.push(ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("Node".to_owned()),
-            name: Some(claim.node.to_string()),
-            // As kubelet does; `kubectl describe node` looks for both name and uid. Saves us the watch of all nodes.
-            uid: Some(claim.node.to_string()),
-            ..ObjectReference::default()
-        });
+        // The name for the uid, as kubelet does; `kubectl describe node` looks for both. Saves us the watch of all nodes.
+        objects.push(events::node(&claim.node, &claim.node));
     }
     objects
 }

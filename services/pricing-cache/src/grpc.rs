@@ -47,7 +47,12 @@ pub(crate) fn server(
             &[Service::Provisioner, Service::InterruptionWatcher],
             Humans::Granted,
         )
-        .allow(SERVICE_NAME, "ListUnavailable", &readers, Humans::Read);
+        .allow(
+            SERVICE_NAME,
+            "ListUnavailable",
+            &[Service::Provisioner, Service::Disruption, Service::Termination],
+            Humans::Read,
+        );
     let handler = Arc::new(Handler { catalogue, metrics, derivation: Arc::new(derivation) });
     GrpcServer::new(access).add_service(SharedStreams::new(handler))
 }
@@ -139,7 +144,9 @@ impl PricingCache for Handler {
         let mut marks: Vec<_> = published.catalogue.marks.values().collect();
         marks.sort_by_key(|mark| mark.until);
         let unavailable = marks.into_iter().map(wire::unavailable).collect();
-        Ok(Response::new(ListUnavailableResponse { unavailable }))
+        let shifted = published.catalogue.zones.iter().filter(|zone| zone.shifted);
+        let shifted_zones = shifted.map(|zone| zone.name.clone()).collect();
+        Ok(Response::new(ListUnavailableResponse { unavailable, shifted_zones }))
     }
 }
 

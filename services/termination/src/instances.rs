@@ -375,4 +375,4 @@ fn not_ours(instance: &Ec2Instance, cluster: &str) -> String {
 
 #[cfg(test)]
 #[path = "instances_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -20,34 +20,36 @@ fn bench() -> Bench {
     Bench { cloud, instances, news, stop, running }
 }
 
+pub(crate) fn instance_in(id: &str, zone: &str, tags: &[(&str, &str)]) -> Ec2Instance {
+    Ec2Instance {
+        id: id.to_owned(),
+        state: InstanceState::Running,
+        instance_type: "m5.large".into(),
+        image_id: "ami-1".into(),
+        architecture: "x86_64".into(),
+        zone: zone.into(),
+        zone_id: None,
+        subnet_id: None,
+        security_group_ids: Vec::new(),
+        private_dns_name: None,
+        private_ip: None,
+        launched_at: None,
+        lifecycle: Lifecycle::OnDemand,
+        spot_request_id: None,
+        reservation_id: None,
+        reservations_only: false,
+        tenancy: "default".into(),
+        placement_group_id: None,
+        partition: None,
+        efa_interfaces: 0,
+        instance_profile: None,
+        tags: tags.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+    }
+}
+
 impl Bench {
     fn instance(&self, id: &str, tags: &[(&str, &str)]) {
-        let tags = tags.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        let instance = Ec2Instance {
-            id: id.to_owned(),
-            state: InstanceState::Running,
-            instance_type: "m5.large".into(),
-            image_id: "ami-1".into(),
-            architecture: "x86_64".into(),
-            zone: "us-east-1a".into(),
-            zone_id: None,
-            subnet_id: None,
-            security_group_ids: Vec::new(),
-            private_dns_name: None,
-            private_ip: None,
-            launched_at: None,
-            lifecycle: Lifecycle::OnDemand,
-            spot_request_id: None,
-            reservation_id: None,
-            reservations_only: false,
-            tenancy: "default".into(),
-            placement_group_id: None,
-            partition: None,
-            efa_interfaces: 0,
-            instance_profile: None,
-            tags,
-        };
-        self.cloud.state().instances.insert(id.to_owned(), instance);
+        self.cloud.state().instances.insert(id.to_owned(), instance_in(id, "us-east-1a", tags));
     }
 
     fn ours(&self, id: &str) {

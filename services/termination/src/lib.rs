@@ -6,6 +6,7 @@
 //! removal    the actor: one look at a time at each object that leaves, decided by policy::drain
 //! instances  what EC2 says about instances that are to end; asks in batches, insists until they are gone
 //! garbage    instances without claim, claims without instance
+//! shifts     zones that EC2 is not believed about, with settings.enableZonalShift
 //! writes     every write to the Kubernetes API;  grpc, events, metrics: what others see of it
 //! ```
 
@@ -16,6 +17,7 @@ mod grpc;
 mod instances;
 mod metrics;
 mod removal;
+mod shifts;
 mod summary;
 mod world;
 mod writes;
@@ -26,6 +28,7 @@ use anyhow::Context as _;
 use cloud::{CatalogSource as _, Terminator};
 use runtime::watch::Watch;
 use runtime::{Service, Shell, kube_client};
+use tokio::sync::watch;
 
 pub use config::Config;
 
@@ -35,6 +38,7 @@ use crate::grpc::Handler;
 use crate::instances::InstancesActor;
 use crate::metrics::Metrics;
 use crate::removal::{Actor, Options, Parts};
+use crate::shifts::Cautious;
 use crate::writes::Writes;
 
 /// Wires the service with AWS behind it.
@@ -54,6 +58,7 @@ pub async fn start_with(
     shell: &mut Shell,
 ) -> anyhow::Result<()> {
     let cluster = config.settings.cluster_name.clone();
+    let cloud = if config.settings.enable_zonal_shift { cautious(cloud, shell)? } else { cloud };
     let writes = Writes::new(writer(&config).await?);
     let events = Events::new(shell.events());
     let metrics = Metrics::register(&shell.metrics);
@@ -108,6 +113,15 @@ pub async fn start_with(
     shell.process.spawn("garbage", collecting);
     shell.serve(grpc::server(Handler { removals, writes, leadership })).await?;
     Ok(())
+}
+
+/// The same cloud, believed only where no zonal shift is under way.
+fn cautious(cloud: Arc<dyn Terminator>, shell: &mut Shell) -> anyhow::Result<Arc<dyn Terminator>> {
+    let zones = watch::Sender::new(shifts::Zones::new());
+    let cautious = Cautious::new(cloud, zones.subscribe());
+    let (pricing, stop) = (shell.peers(Service::PricingCache)?, shell.stop());
+    shell.process.spawn("shifts", shifts::follow(pricing, zones, stop));
+    Ok(Arc::new(cautious))
 }
 
 /// A client for writes alone, with a rate of its own: a flood of evictions must not hold up watches and leases, nor the

@@ -85,6 +85,7 @@ pub mod kube_client;
 pub mod lease;
 mod log_format;
 pub mod metrics;
+mod notes;
 pub mod process;
 mod process_metrics;
 pub mod readiness;

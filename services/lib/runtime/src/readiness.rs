@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use tokio::sync::watch;
 
 type Checks = BTreeMap<Arc<str>, Option<String>>;
-type Notes = BTreeMap<Arc<str>, String>;
+pub(crate) type Notes = BTreeMap<Arc<str>, String>;
 
 /// Cheap to clone. Without any check the process is ready.
 #[derive(Clone, Debug)]
@@ -55,6 +55,10 @@ impl Readiness {
     /// One line per note that says something, `name: text`.
     pub fn notes(&self) -> Vec<String> {
         self.notes.borrow().iter().map(|(name, text)| format!("{name}: {text}")).collect()
+    }
+
+    pub(crate) fn watch_notes(&self) -> watch::Receiver<Notes> {
+        self.notes.subscribe()
     }
 
     /// One line per check that is not ready, `name: reason`.

@@ -12,10 +12,11 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     Check, Metrics, Process, ProcessConfig, Readiness, Service,
     admin::{self, Admin},
-    events::Recorder,
+    events::{self, Recorder},
     grpc::{Current, GrpcServer, Keyring, Methods, Outgoing, Peers, Publisher, Subject, TokenFile, VALIDITY},
     kube_client,
     lease::{Elector, Leadership, Timing},
+    notes,
     watch::{Index, Streamed, Watch},
 };
 
@@ -139,11 +140,13 @@ impl Shell {
         Ok(peers)
     }
 
-    /// Writes Kubernetes Events in this service's name.
+    /// Writes Kubernetes Events in this service's name, and the notes about it as Events of its Pod.
     pub fn events(&mut self) -> Recorder {
         let (task, recorder) = Recorder::new(self.kube.clone(), &self.replica, self.metrics.clone());
         let stop = self.stop();
-        self.process.spawn("events", task.run(stop));
+        self.process.spawn("events", task.run(stop.clone()));
+        let pod = events::pod(&self.config.namespace, &self.replica, "");
+        self.process.spawn("notes", notes::tell(self.readiness.clone(), pod, recorder.clone(), stop));
         recorder
     }
 
