@@ -18,7 +18,7 @@ pub struct Config {
 
 #[derive(clap::Args, Clone, Debug)]
 pub struct Removal {
-    /// Evictions asked for at once.
+    /// The most evictions asked for, and writes on their way, at once; fewer while the API server is slow.
     #[arg(long, env = "EVICTIONS_AT_ONCE", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     pub evictions_at_once: u32,
 

@@ -7,11 +7,12 @@
 //! instances  what EC2 says about instances that are to end; asks in batches, insists until they are gone
 //! garbage    instances without claim, claims without instance
 //! shifts     zones that EC2 is not believed about, with settings.enableZonalShift
-//! writes     every write to the Kubernetes API;  grpc, events, metrics: what others see of it
+//! writes     every write to the Kubernetes API, flow: how many at once;  grpc, events, metrics: what others see of it
 //! ```
 
 mod config;
 mod events;
+mod flow;
 mod garbage;
 mod grpc;
 mod instances;
@@ -59,15 +60,13 @@ pub async fn start_with(
 ) -> anyhow::Result<()> {
     let cluster = config.settings.cluster_name.clone();
     let cloud = if config.settings.enable_zonal_shift { cautious(cloud, shell)? } else { cloud };
-    let writes = Writes::new(writer(&config).await?);
+    let at_once = usize::try_from(config.removal.evictions_at_once).unwrap_or(100);
+    let writes = Writes::new(writer(&config).await?, at_once);
     let events = Events::new(shell.events());
     let metrics = Metrics::register(&shell.metrics);
     let leadership = shell.leadership();
     let (instances_actor, instances, news) = InstancesActor::new(Arc::clone(&cloud), cluster.clone());
-    let options = Options {
-        region,
-        evictions_at_once: usize::try_from(config.removal.evictions_at_once).unwrap_or(100),
-    };
+    let options = Options { region, evictions_at_once: at_once };
     let parts = Parts {
         writes: writes.clone(),
         events: events.clone(),

@@ -1,6 +1,8 @@
 //! Every write to the Kubernetes API, one function each. All are conditional (uid or resourceVersion) and may be repeated:
 //! none can hit a namesake or undo somebody else's change.
 
+use std::sync::Arc;
+
 use api::NodeClaim;
 use api::conditions::{ConditionSet, Finding};
 use jiff::Timestamp;
@@ -14,6 +16,7 @@ use runtime::writes::{CALL_TIMEOUT, timely};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::flow::Flow;
 use crate::world::{
     Claim, DRAINED, EXCLUDE_LABEL, EXCLUDE_VALUE, INSTANCE_TERMINATING, NodeState, VOLUMES_DETACHED,
 };
@@ -56,11 +59,37 @@ impl Evicted {
 #[derive(Clone)]
 pub(crate) struct Writes {
     client: Client,
+    flow: Arc<Flow>,
 }
 
 impl Writes {
-    pub(crate) fn new(client: Client) -> Self {
-        Self { client }
+    /// `most`: of writes that are on their way at once.
+    pub(crate) fn new(client: Client, most: usize) -> Self {
+        Self { client, flow: Arc::new(Flow::new(most)) }
+    }
+
+    async fn patched<K>(&self, api: Api<K>, name: &str, patch: Value) -> Result<K, Error>
+    where
+        K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
+    {
+        let (params, patch) = (params(), Patch::Merge(patch));
+        self.in_turn(api.patch(name, &params, &patch)).await
+    }
+
+    /// Gone already, or a namesake of another uid: both mean done. An object that finalizers hold comes back.
+    async fn deleted<K>(&self, api: Api<K>, name: &str, params: DeleteParams) -> Result<Option<K>, Error>
+    where
+        K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
+    {
+        match self.in_turn(api.delete(name, &params)).await {
+            Ok(answer) => Ok(answer.left()),
+            Err(Error::Gone | Error::Conflict) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn in_turn<T>(&self, call: impl Future<Output = Result<T, kube::Error>>) -> Result<T, Error> {
+        self.flow.pass(timely(call), |answer| answer.as_ref().is_err_and(is_overload)).await
     }
 
     pub(crate) async fn taint(&self, node: &NodeState) -> Result<Node, Error> {
@@ -68,21 +97,21 @@ impl Writes {
             "metadata": {"resourceVersion": node.resource_version, "labels": {EXCLUDE_LABEL: EXCLUDE_VALUE}},
             "spec": {"taints": node.with_disrupted_taint()},
         });
-        patched(Api::all(self.client.clone()), &node.name, patch).await
+        self.patched(Api::all(self.client.clone()), &node.name, patch).await
     }
 
     /// The node as it is now that it is being deleted; `None`: it is gone.
     pub(crate) async fn delete_node(&self, name: &str, uid: &str) -> Result<Option<Node>, Error> {
-        deleted::<Node>(Api::all(self.client.clone()), name, by_uid(uid)).await
+        self.deleted::<Node>(Api::all(self.client.clone()), name, by_uid(uid)).await
     }
 
     pub(crate) async fn release_node(&self, node: &NodeState) -> Result<Node, Error> {
         let patch = release(&node.resource_version, node.finalizers_without_ours());
-        patched(Api::all(self.client.clone()), &node.name, patch).await
+        self.patched(Api::all(self.client.clone()), &node.name, patch).await
     }
 
     pub(crate) async fn delete_claim(&self, name: &str, uid: &str) -> Result<Option<NodeClaim>, Error> {
-        deleted::<NodeClaim>(Api::all(self.client.clone()), name, by_uid(uid)).await
+        self.deleted::<NodeClaim>(Api::all(self.client.clone()), name, by_uid(uid)).await
     }
 
     pub(crate) async fn stamp_deadline(
@@ -102,12 +131,12 @@ impl Writes {
             annotations.into_iter().map(|(key, value)| (key.to_owned(), Value::String(value))).collect();
         let patch =
             json!({"metadata": {"resourceVersion": claim.resource_version, "annotations": annotations}});
-        patched(Api::all(self.client.clone()), &claim.name, patch).await
+        self.patched(Api::all(self.client.clone()), &claim.name, patch).await
     }
 
     pub(crate) async fn release_claim(&self, claim: &Claim) -> Result<NodeClaim, Error> {
         let patch = release(&claim.resource_version, claim.finalizers_without_ours());
-        patched(Api::all(self.client.clone()), &claim.name, patch).await
+        self.patched(Api::all(self.client.clone()), &claim.name, patch).await
     }
 
     pub(crate) async fn set_conditions(
@@ -126,13 +155,17 @@ impl Writes {
             "status": {"conditions": conditions},
         });
         let claims: Api<NodeClaim> = Api::all(self.client.clone());
-        timely(claims.patch_status(&claim.name, &params(), &Patch::Merge(patch))).await
+        let (params, patch) = (params(), Patch::Merge(patch));
+        self.in_turn(claims.patch_status(&claim.name, &params, &patch)).await
     }
 
     pub(crate) async fn evict(&self, pod: &drain::Pod) -> Evicted {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
         let params = EvictParams { delete_options: Some(by_uid(&pod.uid)), ..EvictParams::default() };
-        let answer = tokio::time::timeout(CALL_TIMEOUT, pods.evict(&pod.name, &params)).await;
+        // A refusal by a budget comes with the same code as "too many requests" and says nothing about the API server.
+        let call = tokio::time::timeout(CALL_TIMEOUT, pods.evict(&pod.name, &params));
+        let answer =
+            self.flow.pass(call, |answer| !matches!(answer, Ok(Ok(_) | Err(kube::Error::Api(_))))).await;
         match answer {
             Ok(Ok(_)) => Evicted::Yes,
             Ok(Err(kube::Error::Api(status))) => {
@@ -156,7 +189,7 @@ impl Writes {
     pub(crate) async fn delete_pod(&self, pod: &drain::Pod, grace_seconds: i64) -> Result<(), Error> {
         let grace = u32::try_from(grace_seconds.max(1)).unwrap_or(u32::MAX);
         let params = DeleteParams { grace_period_seconds: Some(grace), ..by_uid(&pod.uid) };
-        deleted::<Pod>(Api::namespaced(self.client.clone(), &pod.namespace), &pod.name, params)
+        self.deleted::<Pod>(Api::namespaced(self.client.clone(), &pod.namespace), &pod.name, params)
             .await
             .map(drop)
     }
@@ -196,21 +229,12 @@ fn by_uid(uid: &str) -> DeleteParams {
     DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() }
 }
 
-async fn patched<K>(api: Api<K>, name: &str, patch: Value) -> Result<K, Error>
-where
-    K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
-{
-    timely(api.patch(name, &params(), &Patch::Merge(patch))).await
-}
-
-/// Gone already, or a namesake of another uid: both mean done. An object that finalizers hold comes back.
-async fn deleted<K>(api: Api<K>, name: &str, params: DeleteParams) -> Result<Option<K>, Error>
-where
-    K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
-{
-    match timely(api.delete(name, &params)).await {
-        Ok(answer) => Ok(answer.left()),
-        Err(Error::Gone | Error::Conflict) => Ok(None),
-        Err(error) => Err(error),
+/// No answer, or one that asks for less.
+fn is_overload(error: &Error) -> bool {
+    match error {
+        Error::Conflict | Error::Gone => false,
+        Error::Timeout => true,
+        Error::Api(kube::Error::Api(status)) => matches!(status.code, 429 | 500..=599),
+        Error::Api(_) => true,
     }
 }
