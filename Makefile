@@ -45,12 +45,13 @@ integration: stack build ## the services as real processes on the local cluster
 soak: stack ## the long proofs, on release builds; figures go into integration/RESULTS.md
 	cargo build --release --workspace --bins
 	KARPENTER_BIN_DIR=$(CARGO_TARGET_DIR)/release cargo test -p integration -- --soak
+	SOLVER_CASES=$${SOLVER_CASES:-20000} cargo test -p solver --test properties
 
-bench: stack ## speed and memory beside their bars; ORACLE=path/to/oracle adds the reference
+bench: stack ## speed and memory beside their bars; ORACLE=path/to/oracle adds the reference, CATALOG= another catalogue
 	cargo build --release --workspace --bins
 	$(CARGO_TARGET_DIR)/release/bench
 	$(CARGO_TARGET_DIR)/release/bench-disruption
-	$(CARGO_TARGET_DIR)/release/solver-bench $(if $(ORACLE),--oracle $(ORACLE))
+	$(CARGO_TARGET_DIR)/release/solver-bench $(if $(ORACLE),--oracle $(ORACLE)) $(if $(CATALOG),--catalog $(CATALOG))
 
 lint: ## formatting and clippy, warnings are errors
 	cargo fmt --all --check

@@ -24,6 +24,7 @@ pub(crate) fn ours(scenario: &Scenario) -> Verdict {
         nodes: plan.new_nodes.len(),
         left_over: by_workload(left.iter().map(String::as_str)),
         seconds,
+        cpu: 0.0,
         peak_rss: cli::process_usage::peak_rss_bytes(),
         timed_out: plan.timed_out,
         answer: serde_json::Value::Null,

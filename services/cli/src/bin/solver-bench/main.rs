@@ -24,9 +24,9 @@ struct Args {
     #[arg(long, global = true)]
     oracle: Option<PathBuf>,
 
-    /// The oracle's generator; accepted for symmetry, the scenarios are our own
+    /// The catalogue that plain workloads are measured on, in the plan format; the built-in one where none is given
     #[arg(long, global = true)]
-    generate: Option<PathBuf>,
+    catalog: Option<String>,
 
     /// Only rows whose name contains this
     #[arg(long)]
@@ -79,9 +79,9 @@ fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     let oracle = || args.oracle.as_deref().ok_or_else(|| anyhow::anyhow!("--oracle is needed for this"));
     match &args.command {
-        None => table::run(args.oracle.as_deref(), args.only.as_deref(), args.json, &args.oracle_timeout),
+        None => table::run(&args),
         Some(Task::Measure { name }) => {
-            println!("{}", serde_json::to_string(&measure::run(name)?)?);
+            println!("{}", serde_json::to_string(&measure::run(name, args.catalog.as_deref())?)?);
             Ok(())
         }
         Some(Task::Compare { from, to, runs, keep }) => compare::random(oracle()?, *from..*to, *runs, keep),

@@ -17,6 +17,8 @@ pub(crate) struct Verdict {
     pub(crate) left_over: BTreeMap<String, usize>,
     /// Build, solve and truncate.
     pub(crate) seconds: f64,
+    /// Processor time of solve and truncate.
+    pub(crate) cpu: f64,
     pub(crate) peak_rss: u64,
     pub(crate) timed_out: bool,
     /// The whole answer, where there is one.
@@ -52,6 +54,7 @@ fn verdict(answer: Value) -> Verdict {
         nodes,
         left_over: by_workload(pods),
         seconds,
+        cpu: stat("solveCpuSeconds") + stat("truncateCpuSeconds"),
         peak_rss: answer["stats"]["peakRssBytes"].as_u64().unwrap_or(0),
         timed_out: answer["stats"]["timedOut"].as_bool().unwrap_or(false),
         answer,

@@ -11,7 +11,7 @@ use model::price::MicroDollars;
 use model::quantity::Quantity;
 use model::resources::{HUGE_PAGES_PREFIX, MEMORY, Resources};
 use policy::consolidation::{COST_UNIT, Candidate};
-use solver::{NewNode, Plan, Snapshot};
+use solver::{Change, NewNode, Plan, Snapshot};
 
 use super::launch::options_of;
 use super::{Rest, price_in};
@@ -21,13 +21,16 @@ pub(super) struct State {
     pub(super) input: ClusterInput,
     /// Index of each pod in the input's list.
     index: BTreeMap<String, usize>,
+    /// As of the last question, and what has happened since.
+    snapshot: Option<Snapshot>,
+    changes: Vec<Change>,
 }
 
 impl State {
     /// The input with the plan carried out.
     pub(super) fn new(input: ClusterInput, plan: &Plan) -> Self {
         let index = input.pods.iter().enumerate().map(|(i, pod)| (pod.key(), i)).collect();
-        let mut state = Self { input, index };
+        let mut state = Self { input, index, snapshot: None, changes: Vec::new() };
         for (number, node) in plan.new_nodes.iter().enumerate() {
             let name = state.launch(node, number);
             for pod in &node.pods {
@@ -48,8 +51,13 @@ impl State {
         }
     }
 
-    pub(super) fn snapshot(&self) -> Snapshot {
-        Snapshot::build(self.input.clone())
+    /// The cluster as it is now. Only what the commands since the last call changed is worked out anew.
+    pub(super) fn snapshot(&mut self) -> Snapshot {
+        let changes = std::mem::take(&mut self.changes);
+        let updated = self.snapshot.take().and_then(|old| old.apply(&changes).ok());
+        let snapshot = updated.unwrap_or_else(|| Snapshot::build(self.input.clone()));
+        self.snapshot = Some(snapshot.clone());
+        snapshot
     }
 
     pub(super) fn is_pending(&self, namespace: &str, name: &str) -> bool {
@@ -75,8 +83,11 @@ impl State {
     pub(super) fn launch(&mut self, node: &NewNode, number: usize) -> Arc<str> {
         let name: Arc<str> = Arc::from(format!("new-{number}"));
         let launched = launched(node, &name, &self.input);
+        self.changes.extend(launched.iter().cloned().map(Change::NodeSet));
         self.input.nodes.extend(launched);
         if let Some(id) = &node.launch.reservation {
+            // The catalogue changes with it.
+            self.snapshot = None;
             for pool in &mut self.input.pools {
                 for kind in Arc::make_mut(&mut pool.instance_types) {
                     for offering in &mut kind.offerings {
@@ -119,6 +130,9 @@ impl State {
             self.index = self.input.pods.iter().enumerate().map(|(i, pod)| (pod.key(), i)).collect();
         }
         self.input.nodes.retain(|node| !gone.contains(&node.name));
+        self.changes.extend(nodes.iter().cloned().map(Change::NodeRemoved));
+        let pods = moved.iter().filter_map(|(key, _)| Some(&self.input.pods[*self.index.get(key)?]));
+        self.changes.extend(pods.cloned().map(Change::PodAdded));
         moved
     }
 }
