@@ -1,24 +1,15 @@
-//! From the figures of an EC2 instance type to what a node of it reports: the rules of EKS's optimised images with default
-//! kubelet settings.
+//! An EC2 instance type in the few figures that the built-in table and `describe-instance-types` have in common. What a node of
+//! it reports is derived by [`cloud::derive`], for EKS's optimised images with default kubelet settings.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use cloud::derive::{self, Family, NodeClass, Settings};
+use cloud::facts::{Accelerator, TypeFacts};
 use model::catalog::{CapacityType, InstanceType, Offering};
 use model::labels;
 use model::price::MicroDollars;
 use model::quantity::Quantity;
-use model::resources::{self, Resources};
-
-/// Share of the memory that firmware and hypervisor keep, in thousandths; the reference's default.
-const MEMORY_OVERHEAD_PER_MILLE: i64 = 75;
-/// Root volume, in GiB, and what of it is set aside (1 GiB kube-reserved and a tenth as eviction threshold).
-const ROOT_GIB: i64 = 20;
-const ROOT_RESERVED_GIB: i64 = 3;
-/// Hard eviction threshold of memory.
-const EVICTION_MIB: i64 = 100;
-const MIB: i64 = 1 << 20;
-const GIB: i64 = 1 << 30;
+use model::resources::Resources;
 
 /// Zones and types of one region.
 #[derive(Clone, Debug)]
@@ -70,84 +61,51 @@ impl Figures {
         self.name.split_once('.').map_or(self.name.as_str(), |(family, _)| family)
     }
 
+    /// The type as nodes of it report it, derived as the services do.
     pub(super) fn resolve(&self, table: &Table) -> InstanceType {
-        InstanceType::new(
-            &self.name,
-            &self.labels(&table.region),
-            self.capacity(),
-            self.overhead(),
-            self.offerings(table),
-        )
-    }
-
-    fn labels(&self, region: &str) -> BTreeMap<String, String> {
-        let (family, size) = self.name.split_once('.').unwrap_or((&self.name, ""));
-        let digit = family.find(|c: char| c.is_ascii_digit());
-        let category: String = family[..digit.unwrap_or(family.len())].trim_end_matches('-').to_owned();
-        let generation: String =
-            family[digit.unwrap_or(family.len())..].chars().take_while(char::is_ascii_digit).collect();
-        let mut all: BTreeMap<String, String> = BTreeMap::new();
-        let mut put = |key: &str, value: String| {
-            if !value.is_empty() {
-                all.insert(key.to_owned(), value);
-            }
-        };
-        put(labels::REGION, region.to_owned());
-        put(labels::OS, labels::LINUX.to_owned());
-        put(labels::ARCH, self.arch.clone());
-        put(labels::INSTANCE_FAMILY, family.to_owned());
-        put(labels::INSTANCE_SIZE, size.to_owned());
-        put(labels::INSTANCE_CATEGORY, category);
-        put(labels::INSTANCE_GENERATION, generation);
-        put(labels::INSTANCE_CAPABILITY_FLEX, family.ends_with("-flex").to_string());
-        put(labels::INSTANCE_TENANCY, labels::TENANCY_DEFAULT.to_owned());
-        put(labels::INSTANCE_HYPERVISOR, self.hypervisor.clone());
-        put(labels::INSTANCE_CPU, self.cpus.to_string());
-        put(labels::INSTANCE_CPU_MANUFACTURER, self.cpu_maker.clone());
-        put(labels::INSTANCE_MEMORY, self.mib.to_string());
-        put(labels::INSTANCE_ENCRYPTION_IN_TRANSIT_SUPPORTED, self.encryption.to_string());
-        for (key, figure) in [
-            (labels::INSTANCE_NETWORK_BANDWIDTH, self.network_mbit),
-            (labels::INSTANCE_EBS_BANDWIDTH, self.ebs_mbit),
-            (labels::INSTANCE_CPU_SUSTAINED_CLOCK_SPEED_MHZ, self.clock_mhz),
-            (labels::INSTANCE_LOCAL_NVME, self.nvme_gb),
-        ] {
-            put(key, figure.map(|f| f.to_string()).unwrap_or_default());
-        }
-        if let Some(gpu) = &self.gpu {
-            put(labels::INSTANCE_GPU_NAME, gpu.name.clone());
-            put(labels::INSTANCE_GPU_MANUFACTURER, gpu.maker.clone());
-            put(labels::INSTANCE_GPU_COUNT, gpu.count.to_string());
-            put(labels::INSTANCE_GPU_MEMORY, gpu.mib.to_string());
-        }
-        all
-    }
-
-    fn capacity(&self) -> Resources {
-        let usable = self.mib * (1000 - MEMORY_OVERHEAD_PER_MILLE) / 1000;
-        let mut capacity = Resources::new()
-            .with(resources::CPU, Quantity::from_units(self.cpus))
-            .with(resources::MEMORY, Quantity::from_bytes(usable * MIB))
-            .with(resources::PODS, Quantity::from_units(self.pods))
-            .with(resources::EPHEMERAL_STORAGE, Quantity::from_bytes(ROOT_GIB * GIB));
+        let (facts, class, settings) = (self.facts(), NodeClass::new(Family::Al2023), Settings::default());
+        let mut capacity = derive::capacity(&facts, &class, &settings, None);
         for (name, count) in &self.devices {
             capacity.insert(name.as_str(), Quantity::from_units(*count));
         }
-        capacity
+        let overhead = derive::overhead(&facts, &class, &settings, &capacity).total();
+        let requirements = derive::requirements(&facts, &class, &table.region);
+        InstanceType::with_requirements(&self.name, requirements, capacity, overhead, self.offerings(table))
     }
 
-    /// Kube-reserved: 6 % of the first core, 1 % of the second, 0.5 % of the next two, 0.25 % of the rest; 255 MiB and
-    /// 11 MiB a pod.
-    fn overhead(&self) -> Resources {
-        let quarter_millis = 240
-            + 40 * (self.cpus - 1).clamp(0, 1)
-            + 20 * (self.cpus - 2).clamp(0, 2)
-            + 10 * (self.cpus - 4).max(0);
-        let mib = 255 + 11 * self.pods + EVICTION_MIB;
-        Resources::new()
-            .with(resources::CPU, Quantity::from_milli(quarter_millis / 4))
-            .with(resources::MEMORY, Quantity::from_bytes(mib * MIB))
-            .with(resources::EPHEMERAL_STORAGE, Quantity::from_bytes(ROOT_RESERVED_GIB * GIB))
+    fn facts(&self) -> TypeFacts {
+        let small = |figure: Option<i64>| figure.and_then(|f| u32::try_from(f).ok()).unwrap_or(0);
+        let large = |figure: Option<i64>| figure.and_then(|f| u64::try_from(f).ok()).unwrap_or(0);
+        let gpu = |gpu: &Gpu| Accelerator {
+            name: gpu.name.clone(),
+            manufacturer: gpu.maker.clone(),
+            count: small(Some(gpu.count)),
+            memory_mib: large(Some(gpu.mib)),
+            cores: 0,
+        };
+        TypeFacts {
+            name: self.name.clone(),
+            architectures: vec![if self.arch == labels::AMD64 {
+                "x86_64".to_owned()
+            } else {
+                self.arch.clone()
+            }],
+            vcpus: small(Some(self.cpus)),
+            memory_mib: large(Some(self.mib)),
+            hypervisor: self.hypervisor.clone(),
+            cpu_manufacturer: self.cpu_maker.clone(),
+            clock_mhz: small(self.clock_mhz),
+            // The tables tell pods, not interfaces: one interface with so many addresses allows just as many.
+            max_network_interfaces: 1,
+            ipv4_per_interface: small(Some(self.pods - 1)),
+            encryption_in_transit: self.encryption,
+            network_mbps: small(self.network_mbit),
+            ebs_mbps: small(self.ebs_mbit),
+            instance_store_gb: large(self.nvme_gb),
+            nvme: self.nvme_gb.is_some(),
+            gpus: self.gpu.iter().map(gpu).collect(),
+            ..TypeFacts::default()
+        }
     }
 
     fn offerings(&self, table: &Table) -> Vec<Offering> {
