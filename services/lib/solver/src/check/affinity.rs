@@ -10,13 +10,15 @@ use model::pod::{Pod, PodAffinityTerm};
 use super::domains::Domains;
 use super::labels::terms;
 use super::selectors::Selected;
-use super::sites::Cluster;
+use super::sites::{Cluster, Counted};
 use super::violation::Violation;
 
 /// A distinct wish for company: a topology key, whom it selects, and how many of those have been admitted where.
 struct Wish {
     key: String,
     selected: Selected,
+    /// By sample of the cluster: whether it is selected.
+    among: Vec<bool>,
     by_domain: BTreeMap<String, usize>,
     by_site: BTreeMap<usize, usize>,
     /// Sites of those whose presence rules out being the first: they ran before, or came as the first themselves.
@@ -26,6 +28,7 @@ struct Wish {
 /// A pod of the plan that asks for company.
 struct Guest<'a> {
     pod: &'a Pod,
+    sample: usize,
     site: usize,
     /// Indices of wishes.
     asks: Vec<usize>,
@@ -41,16 +44,21 @@ struct Party<'c, 'a> {
 
 pub(super) fn check(cluster: &Cluster<'_>, domains: &Domains, found: &mut Vec<Violation>) {
     let mut party = Party { cluster, domains, wishes: Vec::new(), guests: Vec::new() };
-    for (pod, site, _) in cluster.counted().filter(|(pod, _, new)| *new && !pod.spec.affinity.is_empty()) {
-        let asks = pod.spec.affinity.iter().map(|term| party.wish(pod, term)).collect();
-        party.guests.push(Guest { pod, site, asks, admitted: false });
+    let mut known: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for Counted { pod, sample, site, .. } in cluster.placed().copied() {
+        if !pod.spec.affinity.is_empty() {
+            let asks = known
+                .entry(sample)
+                .or_insert_with(|| pod.spec.affinity.iter().map(|term| party.wish(pod, term)).collect());
+            party.guests.push(Guest { pod, sample, site, asks: asks.clone(), admitted: false });
+        }
     }
     if party.guests.is_empty() {
         return;
     }
-    for (pod, site, new) in cluster.counted() {
+    for Counted { pod, sample, site, new } in cluster.counted().copied() {
         if !new || pod.spec.affinity.is_empty() {
-            party.welcome(pod, site, !new);
+            party.welcome(sample, site, !new);
         }
     }
     // What others vouch for goes first: being the first of one's kind is open to one domain only.
@@ -66,13 +74,14 @@ pub(super) fn check(cluster: &Cluster<'_>, domains: &Domains, found: &mut Vec<Vi
     }
 }
 
-impl<'a> Party<'_, 'a> {
+impl Party<'_, '_> {
     fn wish(&mut self, pod: &Pod, term: &PodAffinityTerm) -> usize {
         let selected = Selected::by_term(self.cluster.input, pod, term);
         let same = |wish: &Wish| wish.key == term.topology_key && wish.selected == selected;
         self.wishes.iter().position(same).unwrap_or_else(|| {
             self.wishes.push(Wish {
                 key: term.topology_key.clone(),
+                among: selected.among(self.cluster),
                 selected,
                 by_domain: BTreeMap::new(),
                 by_site: BTreeMap::new(),
@@ -83,8 +92,8 @@ impl<'a> Party<'_, 'a> {
     }
 
     /// Counts a pod that is there now for all who wish for it.
-    fn welcome(&mut self, pod: &Pod, site: usize, rules_out_firsts: bool) {
-        for wish in self.wishes.iter_mut().filter(|wish| wish.selected.has(pod)) {
+    fn welcome(&mut self, sample: usize, site: usize, rules_out_firsts: bool) {
+        for wish in self.wishes.iter_mut().filter(|wish| wish.among[sample]) {
             *wish.by_site.entry(site).or_default() += 1;
             if let Some(domain) = self.domains.at(&wish.key, site).certain() {
                 *wish.by_domain.entry(domain.to_owned()).or_default() += 1;
@@ -97,8 +106,8 @@ impl<'a> Party<'_, 'a> {
 
     fn admit(&mut self, index: usize, first: bool) {
         self.guests[index].admitted = true;
-        let (pod, site): (&'a Pod, usize) = (self.guests[index].pod, self.guests[index].site);
-        self.welcome(pod, site, first);
+        let (sample, site) = (self.guests[index].sample, self.guests[index].site);
+        self.welcome(sample, site, first);
     }
 
     /// Admits everybody who has company now; says whether anybody did.

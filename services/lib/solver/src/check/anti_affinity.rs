@@ -8,7 +8,7 @@ use model::pod::Pod;
 
 use super::domains::Domains;
 use super::selectors::Selected;
-use super::sites::Cluster;
+use super::sites::{Cluster, Counted};
 use super::violation::Violation;
 
 /// The pods that one selection has, by site.
@@ -18,19 +18,18 @@ struct Known<'a> {
 }
 
 pub(super) fn check(cluster: &Cluster<'_>, domains: &Domains, found: &mut Vec<Violation>) {
-    let pods: Vec<_> = cluster.counted().collect();
     let mut known: Vec<Known<'_>> = Vec::new();
+    // By sample and term.
+    let mut index_of: BTreeMap<(usize, usize), usize> = BTreeMap::new();
     let mut reported = BTreeSet::new();
-    for (pod, site, new) in &pods {
-        for term in &pod.spec.anti_affinity {
-            let selected = Selected::by_term(cluster.input, pod, term);
-            let index = known.iter().position(|k| k.selected == selected).unwrap_or_else(|| {
-                let mut by_site: BTreeMap<usize, Vec<(&Pod, bool)>> = BTreeMap::new();
-                for (other, there, new) in pods.iter().filter(|(other, ..)| selected.has(other)) {
-                    by_site.entry(*there).or_default().push((other, *new));
-                }
-                known.push(Known { selected, by_site });
-                known.len() - 1
+    for Counted { pod, sample, site, new } in cluster.counted() {
+        for (number, term) in pod.spec.anti_affinity.iter().enumerate() {
+            let index = *index_of.entry((*sample, number)).or_insert_with(|| {
+                let selected = Selected::by_term(cluster.input, pod, term);
+                known.iter().position(|k| k.selected == selected).unwrap_or_else(|| {
+                    known.push(Known { by_site: by_site(cluster, &selected), selected });
+                    known.len() - 1
+                })
             });
             let key = &term.topology_key;
             // No two nodes share a host name.
@@ -61,4 +60,13 @@ pub(super) fn check(cluster: &Cluster<'_>, domains: &Domains, found: &mut Vec<Vi
             });
         }
     }
+}
+
+fn by_site<'a>(cluster: &Cluster<'a>, selected: &Selected) -> BTreeMap<usize, Vec<(&'a Pod, bool)>> {
+    let among = selected.among(cluster);
+    let mut by_site: BTreeMap<usize, Vec<(&'a Pod, bool)>> = BTreeMap::new();
+    for other in cluster.counted().filter(|other| among[other.sample]) {
+        by_site.entry(other.site).or_default().push((other.pod, other.new));
+    }
+    by_site
 }

@@ -1,12 +1,14 @@
 //! In which domains of a topology key a node can end up.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use model::catalog::Offering;
 use model::labels;
 
 use super::labels::Labels;
 use super::sites::{Cluster, Site};
+use super::violation::Place;
 
 /// What is known about one node and one key.
 #[derive(Clone, Debug, Default)]
@@ -21,15 +23,18 @@ pub(super) struct Domain {
 impl Domain {
     fn of(site: &Site<'_>, key: &str) -> Self {
         let mut out = Self::default();
-        let few = matches!(key, labels::HOSTNAME | labels::ZONE | labels::CAPACITY_TYPE);
+        if let (Place::New { index, .. }, labels::HOSTNAME) = (&site.place, key) {
+            out.possible.insert(format!("new node {index}"));
+            return out;
+        }
+        let few = matches!(key, labels::ZONE | labels::CAPACITY_TYPE);
         let mut seen: Vec<&Offering> = Vec::new();
-        for labels in &site.outcomes {
+        for labels in &site.outcomes.all {
             if let (Labels::Outcome(outcome), true) = (labels, few) {
-                // What only the offering, or nothing but the node itself decides need not be asked of every type.
+                // What only the offering decides need not be asked of every type.
                 let alike = |known: &&Offering| {
-                    key == labels::HOSTNAME
-                        || (known.zone == outcome.offering.zone
-                            && known.capacity_type == outcome.offering.capacity_type)
+                    known.zone == outcome.offering.zone
+                        && known.capacity_type == outcome.offering.capacity_type
                 };
                 if seen.iter().any(alike) {
                     continue;
@@ -63,25 +68,34 @@ impl Domain {
 }
 
 /// By key that some hard constraint uses, and site.
-pub(super) struct Domains(BTreeMap<String, Vec<Domain>>);
+pub(super) struct Domains(BTreeMap<String, Vec<Rc<Domain>>>);
 
 impl Domains {
     pub(super) fn of(cluster: &Cluster<'_>) -> Self {
         let mut keys: BTreeSet<&str> = BTreeSet::new();
-        for (pod, _, _) in cluster.counted() {
+        for pod in &cluster.samples {
             keys.extend(pod.spec.topology_spread.iter().map(|s| s.topology_key.as_str()));
             keys.extend(pod.spec.affinity.iter().map(|t| t.topology_key.as_str()));
             keys.extend(pod.spec.anti_affinity.iter().map(|t| t.topology_key.as_str()));
         }
-        let of_key = |key: &str| {
-            let name = labels::normalize(key);
-            cluster.sites.iter().map(|site| Domain::of(site, name)).collect()
-        };
-        Self(keys.into_iter().map(|key| (key.to_owned(), of_key(key))).collect())
+        Self(keys.into_iter().map(|key| (key.to_owned(), of_key(cluster, labels::normalize(key)))).collect())
     }
 
     /// `key` must be one of a pod of the cluster.
     pub(super) fn at(&self, key: &str, site: usize) -> &Domain {
         &self.0[key][site]
     }
+}
+
+/// By site. Sites with the same outcomes are alike in everything but the name.
+fn of_key(cluster: &Cluster<'_>, key: &str) -> Vec<Rc<Domain>> {
+    let mut known: BTreeMap<*const (), Rc<Domain>> = BTreeMap::new();
+    let of = |site: &Site<'_>| {
+        if key == labels::HOSTNAME {
+            return Rc::new(Domain::of(site, key));
+        }
+        let slot = known.entry(site.outcomes.id()).or_insert_with(|| Rc::new(Domain::of(site, key)));
+        Rc::clone(slot)
+    };
+    cluster.sites.iter().map(of).collect()
 }

@@ -1,15 +1,17 @@
 //! Which labels a node has or will have: one view for each way in which it can turn out.
 
-use std::collections::BTreeSet;
 use std::fmt;
 
 use model::catalog::{InstanceType, Offering};
 use model::labels;
 use model::node::Node;
 use model::pod::PodSpec;
-use model::pool::NodePool;
+use model::pool::{ClusterInput, NodePool};
 use model::requirement::Requirement;
 use model::requirements::Requirements;
+
+/// Stands for the name that a new node will get, which no pod can know.
+const NEW_HOST: &str = "a new node";
 
 /// The labels of a node, in one outcome.
 #[derive(Clone, Copy)]
@@ -25,10 +27,7 @@ pub(super) struct Outcome<'a> {
     pub(super) claim: &'a Requirements,
     pub(super) instance: &'a InstanceType,
     pub(super) offering: &'a Offering,
-    /// Keys beyond the well-known ones that only the type decides.
-    pub(super) of_types: &'a BTreeSet<String>,
-    /// Position in the plan; stands for the name that the node will get.
-    pub(super) index: usize,
+    pub(super) input: &'a ClusterInput,
 }
 
 impl Labels<'_> {
@@ -115,7 +114,7 @@ pub(super) fn template_labels(pool: &NodePool) -> impl Iterator<Item = (&str, &s
 impl Outcome<'_> {
     fn get(&self, key: &str) -> Option<Requirement> {
         if key == labels::HOSTNAME {
-            return Some(Requirement::is(key, format!("new-node-{}", self.index)));
+            return Some(Requirement::is(key, NEW_HOST));
         }
         let mut value = self.given(key)?;
         for narrower in [self.pool.requirements.get(key), self.claim.get(key)].into_iter().flatten() {
@@ -146,7 +145,7 @@ impl Outcome<'_> {
             return (!own.is_empty()).then(|| own.clone());
         }
         // A label of the user's own comes from the pool's requirements; a well-known one that the type lacks is not there.
-        let custom = !labels::is_well_known(key) && !self.of_types.contains(key);
+        let custom = !labels::is_well_known(key) && !self.input.extra_well_known.contains(key);
         self.pool.requirements.get(key).filter(|r| custom && !r.is_empty()).cloned()
     }
 

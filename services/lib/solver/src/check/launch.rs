@@ -1,5 +1,8 @@
 //! What the plan says about money: types by price, launches at the price of the best offering, and sums that add up.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use model::price::MicroDollars;
 
 use super::labels::{Labels, Outcome};
@@ -9,12 +12,16 @@ use crate::options::Options;
 use crate::plan::{NewNode, Plan};
 
 pub(super) fn check(cluster: &Cluster<'_>, plan: &Plan, options: &Options, found: &mut Vec<Violation>) {
+    // Nodes with the same list and the same outcomes need be looked at once.
+    let mut in_order: BTreeSet<(*const Arc<str>, *const ())> = BTreeSet::new();
     for (site, node, _) in cluster.new_nodes() {
         let (listed, most) = (node.instance_types.len(), options.max_instance_types);
         if listed > most {
             found.push(Violation::TooManyTypes { at: site.place.clone(), listed, most });
         }
-        check_order(site, node, found);
+        if in_order.insert((node.instance_types.as_ptr(), site.outcomes.id())) {
+            check_order(site, node, found);
+        }
         check_launch(site, node, found);
     }
     let sum: i128 = plan.new_nodes.iter().map(|node| i128::from(node.launch.price.get())).sum();
@@ -28,7 +35,7 @@ pub(super) fn check(cluster: &Cluster<'_>, plan: &Plan, options: &Options, found
 }
 
 fn check_order(site: &Site<'_>, node: &NewNode, found: &mut Vec<Violation>) {
-    let price = |name: &str| site.outcomes_of(name).map(|outcome| outcome.offering.price).min();
+    let price = |name: &str| site.outcomes.of_type(name).map(|outcome| outcome.offering.price).min();
     for pair in node.instance_types.windows(2) {
         let (Some(first), Some(second)) = (price(&pair[0]), price(&pair[1])) else { continue };
         if first > second {
@@ -51,7 +58,7 @@ fn check_launch(site: &Site<'_>, node: &NewNode, found: &mut Vec<Violation>) {
             && outcome.offering.capacity_type == launch.capacity_type
             && outcome.offering.reservation.as_ref().map(|r| &r.id) == launch.reservation.as_ref()
     };
-    let Some(chosen) = site.outcomes_of(&launch.instance_type).find(same) else {
+    let Some(chosen) = site.outcomes.of_type(&launch.instance_type).find(same) else {
         found.push(Violation::LaunchNotOffered { at: at(), launch: text() });
         return;
     };
@@ -59,7 +66,7 @@ fn check_launch(site: &Site<'_>, node: &NewNode, found: &mut Vec<Violation>) {
         found.push(Violation::WrongPrice { at: at(), stated: launch.price, actual: chosen.offering.price });
     }
     let rank = |outcome: &Outcome<'_>| (outcome.offering.capacity_type, outcome.offering.price);
-    let all = site.outcomes.iter().filter_map(|labels| match labels {
+    let all = site.outcomes.all.iter().filter_map(|labels| match labels {
         Labels::Outcome(outcome) => Some(outcome),
         Labels::Node(_) => None,
     });

@@ -1,5 +1,6 @@
 //! Pools stay within their limits even if every new node becomes the largest of its types.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::labels;
@@ -9,6 +10,7 @@ use model::quantity::Quantity;
 use model::resources::NODES;
 
 use super::labels::{Labels, Outcome};
+use super::outcomes::Outcomes;
 use super::resources::capacity;
 use super::sites::{Cluster, Kind, Site};
 use super::violation::Violation;
@@ -18,7 +20,12 @@ pub(super) fn check(cluster: &Cluster<'_>, found: &mut Vec<Violation>) {
         let grown: Vec<&Site<'_>> =
             cluster.new_nodes().filter(|(_, _, of)| of.name == pool.name).map(|(site, _, _)| site).collect();
         for (resource, limit) in pool.limits.iter() {
-            let added: Quantity = grown.iter().map(|site| largest(site, resource)).sum();
+            let mut known: BTreeMap<*const (), Quantity> = BTreeMap::new();
+            let mut most = |site: &&Site<'_>| {
+                let outcomes = &site.outcomes;
+                *known.entry(outcomes.id()).or_insert_with(|| largest(outcomes, resource))
+            };
+            let added: Quantity = grown.iter().map(&mut most).sum();
             let before: Quantity = nodes_of(cluster, pool).map(|node| amount(node, resource)).sum();
             if !added.is_zero() && before + added > limit {
                 found.push(Violation::LimitExceeded {
@@ -45,7 +52,7 @@ fn amount(node: &Node, resource: &str) -> Quantity {
     if resource == NODES { Quantity::from_units(1) } else { node.capacity.get(resource) }
 }
 
-fn largest(site: &Site<'_>, resource: &str) -> Quantity {
+fn largest(outcomes: &Outcomes<'_>, resource: &str) -> Quantity {
     let of = |outcome: &Outcome<'_>| {
         if resource == NODES {
             Quantity::from_units(1)
@@ -53,9 +60,9 @@ fn largest(site: &Site<'_>, resource: &str) -> Quantity {
             capacity(outcome.instance, outcome.offering).get(resource)
         }
     };
-    let outcomes = site.outcomes.iter().filter_map(|labels| match labels {
+    let amounts = outcomes.all.iter().filter_map(|labels| match labels {
         Labels::Outcome(outcome) => Some(of(outcome)),
         Labels::Node(_) => None,
     });
-    outcomes.max().unwrap_or(Quantity::ZERO)
+    amounts.max().unwrap_or(Quantity::ZERO)
 }

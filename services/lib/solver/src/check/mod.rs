@@ -4,7 +4,8 @@
 //! It asks whether the plan *may* be carried out, not whether it is good: price matters only where the plan states one, and
 //! preferences do not count. A node that is still to be made can become any of its listed types in any zone and capacity type
 //! that its requirements leave open, and every rule must hold for all of these outcomes. Where a verdict depends on the order
-//! in which pods arrive, a plan is fine if some order is. Written for clarity; the work grows with pods times rules.
+//! in which pods arrive, a plan is fine if some order is. Written for clarity; the work
+//! grows with what the plan touches, beside one look at every pod and node.
 
 mod accounting;
 mod affinity;
@@ -17,6 +18,7 @@ mod labels;
 mod launch;
 mod limits;
 mod min_values;
+mod outcomes;
 mod ports;
 mod reservations;
 mod resources;

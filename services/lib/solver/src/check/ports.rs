@@ -42,7 +42,7 @@ fn daemons_of<'a>(cluster: &Cluster<'a>, site: &Site<'a>) -> Vec<&'a PodSpec> {
     let with_ports = cluster.input.daemon_sets.iter().filter(|daemon| !daemon.pod.host_ports.is_empty());
     let comes = |daemon: &&'a model::pool::DaemonSet| {
         let one = std::slice::from_ref(*daemon);
-        site.outcomes.iter().any(|labels| !daemons::on(one, labels, &taints).is_empty())
+        site.outcomes.all.iter().any(|labels| !daemons::on(one, labels, &taints).is_empty())
     };
     with_ports.filter(comes).map(|daemon| &*daemon.pod).collect()
 }

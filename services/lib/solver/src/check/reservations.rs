@@ -12,7 +12,7 @@ use super::violation::Violation;
 pub(super) fn check(cluster: &Cluster<'_>, found: &mut Vec<Violation>) {
     for (id, capacity) in capacities(cluster) {
         let may_use = |site: &&Site<'_>| {
-            site.outcomes.iter().any(|labels| match labels {
+            site.outcomes.all.iter().any(|labels| match labels {
                 Labels::Outcome(o) => o.offering.reservation.as_ref().is_some_and(|r| r.id == id),
                 Labels::Node(_) => false,
             })

@@ -40,14 +40,13 @@ fn check_new(
     found: &mut Vec<Violation>,
 ) {
     let pods = wanted(&site.new);
-    let mut most = Resources::new();
-    for name in node.instance_types.iter() {
-        let Some(outcome) = site.outcomes_of(name).next() else { continue };
-        let overhead = overhead(cluster.input, pool, outcome);
-        most.max(&overhead);
-        let (wanted, free) = needs(&pods, &overhead, outcome);
+    let types = if site.roomy { &[][..] } else { &node.instance_types[..] };
+    for name in types {
+        let Some(outcome) = site.outcomes.of_type(name).next() else { continue };
+        let (wanted, free) = needs(&pods, &overhead(cluster.input, pool, outcome), outcome);
         report(site, Labels::Outcome(outcome).to_string(), &wanted, &free, found);
     }
+    let mut most = site.outcomes.most_overhead.clone();
     // Stated is the least overhead of all types that would do, also of those that are not listed for being too many.
     most.add(&pods);
     if !pods.fits(&node.requests) || !node.requests.fits(&most) {
@@ -79,7 +78,8 @@ fn needs(pods: &Resources, overhead: &Resources, outcome: Outcome<'_>) -> (Resou
     (wanted, allocatable(outcome.instance, outcome.offering))
 }
 
-fn overhead(input: &ClusterInput, pool: &NodePool, outcome: Outcome<'_>) -> Resources {
+/// What daemons take.
+pub(super) fn overhead(input: &ClusterInput, pool: &NodePool, outcome: Outcome<'_>) -> Resources {
     let taints: Vec<&Taint> = pool.taints.iter().collect();
     let labels = Labels::Outcome(outcome);
     daemons::sum(daemons::on(&input.daemon_sets, &labels, &taints).into_iter())

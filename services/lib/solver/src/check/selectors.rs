@@ -8,6 +8,8 @@ use model::pod::{
 };
 use model::pool::ClusterInput;
 
+use super::sites::Cluster;
+
 /// The label that Kubernetes puts on every namespace.
 const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 
@@ -34,6 +36,11 @@ impl Selected {
             with_own(&same, pod, &term.mismatch_label_keys, SelectorOperator::NotIn)
         });
         Self { namespaces: namespaces(input, pod, term), selector }
+    }
+
+    /// By sample of the cluster.
+    pub(super) fn among(&self, cluster: &Cluster<'_>) -> Vec<bool> {
+        cluster.samples.iter().map(|pod| self.has(pod)).collect()
     }
 
     pub(super) fn has(&self, pod: &Pod) -> bool {

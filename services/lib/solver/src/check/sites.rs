@@ -1,18 +1,16 @@
 //! The cluster as the plan would make it: every node that stays or comes, and the pods on it.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
+use std::rc::Rc;
 use std::sync::Arc;
 
-use model::catalog::{CapacityType, InstanceType, Offering};
 use model::node::{Node, NodeState};
-use model::pod::Pod;
+use model::pod::{Pod, PodSpec};
 use model::pool::{ClusterInput, NodePool};
-use model::resources::Resources;
 use model::taint::Taint;
 
-use super::labels::{Labels, Outcome};
-use super::resources;
+use super::outcomes::{Outcomes, Ways};
 use super::violation::Place;
 use crate::options::Options;
 use crate::plan::{NewNode, Plan, PodRef};
@@ -24,6 +22,11 @@ pub(super) struct Cluster<'a> {
     pub(super) use_reserved: bool,
     /// Pods that need a place, by `namespace/name`.
     pub(super) to_place: BTreeMap<String, (&'a Pod, Origin)>,
+    /// One pod for each specification and namespace: rules about whom a selector has need ask no others.
+    pub(super) samples: Vec<&'a Pod>,
+    counted: Vec<Counted<'a>>,
+    /// Domains that pools can make, by pool and key, once they were asked for.
+    pub(super) of_pools: RefCell<BTreeMap<(Arc<str>, String), Rc<BTreeSet<String>>>>,
 }
 
 /// Why a pod needs a place.
@@ -44,10 +47,9 @@ pub(super) struct Site<'a> {
     pub(super) new: Vec<&'a Pod>,
     /// Pods that are here already and stay.
     pub(super) bound: Vec<&'a Pod>,
-    /// All ways in which the node can turn out; exactly one for a node that exists. Those of one type are beside each other.
-    pub(super) outcomes: Vec<Labels<'a>>,
-    /// Where the outcomes of each type are.
-    by_type: BTreeMap<&'a str, Range<usize>>,
+    pub(super) outcomes: Rc<Outcomes<'a>>,
+    /// Every outcome of a new node holds its pods.
+    pub(super) roomy: bool,
 }
 
 pub(super) enum Kind<'a> {
@@ -75,8 +77,10 @@ impl<'a> Cluster<'a> {
             pods.iter().filter_map(|pod| to_place.get(&pod.to_string()).map(|(pod, _)| *pod)).collect()
         };
         let mut bound: BTreeMap<&str, Vec<&'a Pod>> = BTreeMap::new();
+        let moves: BTreeSet<*const Pod> =
+            to_place.values().map(|(pod, _)| std::ptr::from_ref(*pod)).collect();
         for pod in &input.pods {
-            if let (Some(node), false) = (&pod.node, to_place.contains_key(&pod.key())) {
+            if let (Some(node), false) = (&pod.node, moves.contains(&std::ptr::from_ref(pod))) {
                 bound.entry(node).or_default().push(pod);
             }
         }
@@ -96,8 +100,8 @@ impl<'a> Cluster<'a> {
                 kind: Kind::Existing { node, goes: gone || node.state == NodeState::Deleting },
                 new: new.unwrap_or_default(),
                 bound: if gone { Vec::new() } else { bound.remove(&*node.name).unwrap_or_default() },
-                outcomes: vec![Labels::Node(node)],
-                by_type: BTreeMap::new(),
+                outcomes: Rc::new(Outcomes::of_node(node)),
+                roomy: false,
             });
         }
         sites.extend(planned.into_iter().map(|(name, new)| Site {
@@ -105,24 +109,34 @@ impl<'a> Cluster<'a> {
             kind: Kind::Unknown,
             new,
             bound: Vec::new(),
-            outcomes: Vec::new(),
-            by_type: BTreeMap::new(),
+            outcomes: Rc::default(),
+            roomy: false,
         }));
-        let mut ways = Ways { input, use_reserved: options.use_reserved, known: BTreeMap::new() };
+        let mut ways = Ways::new(input, options.use_reserved);
         for (index, node) in plan.new_nodes.iter().enumerate() {
             let pool = input.pools.iter().find(|pool| pool.name == node.pool);
             let new = find(&node.pods);
-            let outcomes = pool.map_or_else(Vec::new, |pool| ways.outcomes(pool, node, index, &new));
+            let (outcomes, roomy) =
+                pool.map_or_else(|| (Rc::default(), false), |pool| ways.of(pool, node, &new));
             sites.push(Site {
-                by_type: by_type(&outcomes),
                 place: Place::New { index, pool: node.pool.clone() },
                 kind: Kind::New { node, pool },
                 new,
                 bound: Vec::new(),
                 outcomes,
+                roomy,
             });
         }
-        Self { input, sites, use_reserved: options.use_reserved, to_place }
+        let (samples, counted) = counted(&sites);
+        Self {
+            input,
+            use_reserved: options.use_reserved,
+            to_place,
+            samples,
+            counted,
+            sites,
+            of_pools: RefCell::default(),
+        }
     }
 
     /// Nodes to be made whose pool exists.
@@ -141,14 +155,43 @@ impl<'a> Cluster<'a> {
         })
     }
 
-    /// Every pod that counts in topology, with the index of its site and whether the plan put it there. A pod that is
-    /// terminating does not count.
-    pub(super) fn counted(&self) -> impl Iterator<Item = (&'a Pod, usize, bool)> {
-        self.sites.iter().enumerate().flat_map(|(index, site)| {
-            let bound = site.bound.iter().filter(|pod| !pod.terminating).map(move |pod| (*pod, index, false));
-            bound.chain(site.new.iter().map(move |pod| (*pod, index, true)))
-        })
+    /// Every pod that counts in topology. A pod that is terminating does not.
+    pub(super) fn counted(&self) -> impl Iterator<Item = &Counted<'a>> {
+        self.counted.iter()
     }
+
+    /// Pods of the plan.
+    pub(super) fn placed(&self) -> impl Iterator<Item = &Counted<'a>> {
+        self.counted.iter().filter(|counted| counted.new)
+    }
+}
+
+/// A pod that counts in topology.
+#[derive(Clone, Copy)]
+pub(super) struct Counted<'a> {
+    pub(super) pod: &'a Pod,
+    /// Index of the pod that stands for all of its specification and namespace.
+    pub(super) sample: usize,
+    pub(super) site: usize,
+    /// The plan put it there.
+    pub(super) new: bool,
+}
+
+fn counted<'a>(sites: &[Site<'a>]) -> (Vec<&'a Pod>, Vec<Counted<'a>>) {
+    let mut samples: Vec<&'a Pod> = Vec::new();
+    let mut known: BTreeMap<(*const PodSpec, &'a str), usize> = BTreeMap::new();
+    let mut counted = Vec::new();
+    for (site, data) in sites.iter().enumerate() {
+        let bound = data.bound.iter().filter(|pod| !pod.terminating).map(|pod| (*pod, false));
+        for (pod, new) in bound.chain(data.new.iter().map(|pod| (*pod, true))) {
+            let sample = *known.entry((Arc::as_ptr(&pod.spec), &pod.namespace)).or_insert_with(|| {
+                samples.push(pod);
+                samples.len() - 1
+            });
+            counted.push(Counted { pod, sample, site, new });
+        }
+    }
+    (samples, counted)
 }
 
 fn to_place<'a>(input: &'a ClusterInput, removed: &BTreeSet<&str>) -> BTreeMap<String, (&'a Pod, Origin)> {
@@ -162,89 +205,11 @@ fn to_place<'a>(input: &'a ClusterInput, removed: &BTreeSet<&str>) -> BTreeMap<S
         Some(node) if deleting.contains(node) => Some(Origin::Deleting),
         Some(_) => None,
     };
-    input.pods.iter().filter_map(|pod| Some((pod.key(), (pod, origin(pod)?)))).collect()
-}
-
-/// Type and offering.
-type Way<'a> = (&'a InstanceType, &'a Offering);
-
-/// A way, and what it leaves for pods.
-type Roomy<'a> = (Way<'a>, Resources);
-
-/// Ways of launching what nodes list. Many nodes of a plan share their list and requirements, and with them the answer.
-struct Ways<'a> {
-    input: &'a ClusterInput,
-    use_reserved: bool,
-    /// By pool, list of types and requirements, the latter two by where they are stored.
-    known: BTreeMap<(&'a str, usize, usize), Vec<Roomy<'a>>>,
-}
-
-impl<'a> Ways<'a> {
-    /// Ways of launching a listed type that the requirements allow and that hold the pods; of a type that never holds them, all
-    /// that are allowed.
-    fn outcomes(
-        &mut self,
-        pool: &'a NodePool,
-        node: &'a NewNode,
-        index: usize,
-        pods: &[&Pod],
-    ) -> Vec<Labels<'a>> {
-        let (input, use_reserved) = (self.input, self.use_reserved);
-        let outcome = |(instance, offering): Way<'a>| Outcome {
-            pool,
-            claim: &node.requirements,
-            instance,
-            offering,
-            of_types: &input.extra_well_known,
-            index,
-        };
-        let types = Arc::as_ptr(&node.instance_types).cast::<()>() as usize;
-        let key = (&*pool.name, types, Arc::as_ptr(&node.requirements) as usize);
-        let allowed = self.known.entry(key).or_insert_with(|| {
-            let types: BTreeMap<&str, &InstanceType> =
-                pool.instance_types.iter().map(|t| (&*t.name, t)).collect();
-            let usable =
-                |o: &Offering| o.is_open() && (use_reserved || o.capacity_type != CapacityType::Reserved);
-            let listed = node.instance_types.iter().filter_map(|name| types.get(&**name).copied());
-            let ways = listed.flat_map(|instance| instance.offerings.iter().map(move |o| (instance, o)));
-            let allowed = ways.filter(|way| usable(way.1) && outcome(*way).is_allowed());
-            allowed.map(|way| (way, resources::room(input, pool, outcome(way)))).collect()
-        });
-        let wanted = resources::wanted(pods);
-        let mut out = Vec::with_capacity(allowed.len());
-        for of_type in allowed.chunk_by(|a, b| std::ptr::eq(a.0.0, b.0.0)) {
-            let start = out.len();
-            let holding = of_type.iter().filter(|(_, room)| wanted.fits(room));
-            out.extend(holding.map(|(way, _)| Labels::Outcome(outcome(*way))));
-            if out.len() == start {
-                out.extend(of_type.iter().map(|(way, _)| Labels::Outcome(outcome(*way))));
-            }
-        }
-        out
-    }
-}
-
-fn by_type<'a>(outcomes: &[Labels<'a>]) -> BTreeMap<&'a str, Range<usize>> {
-    let mut out: BTreeMap<&'a str, Range<usize>> = BTreeMap::new();
-    for (index, labels) in outcomes.iter().enumerate() {
-        if let Labels::Outcome(outcome) = labels {
-            let range = out.entry(&outcome.instance.name).or_insert(index..index);
-            range.end = index + 1;
-        }
-    }
-    out
+    let asked = |pod: &'a Pod| origin(pod).map(|origin| (pod.key(), (pod, origin)));
+    input.pods.iter().filter_map(asked).collect()
 }
 
 impl<'a> Site<'a> {
-    /// Outcomes of a new node that become `name`.
-    pub(super) fn outcomes_of(&self, name: &str) -> impl Iterator<Item = Outcome<'a>> {
-        let range = self.by_type.get(name).cloned().unwrap_or_default();
-        self.outcomes[range].iter().filter_map(|labels| match labels {
-            Labels::Outcome(outcome) => Some(*outcome),
-            Labels::Node(_) => None,
-        })
-    }
-
     /// Taints that pods meet here; none where nothing is known.
     pub(super) fn taints(&self) -> Vec<&'a Taint> {
         match self.kind {

@@ -12,7 +12,7 @@ use model::taint::{Effect, Toleration};
 
 use super::domains::Domains;
 use super::selectors::Selected;
-use super::sites::{Cluster, Site};
+use super::sites::{Cluster, Counted, Site};
 use super::spread_domains::{counts, known, least};
 use super::violation::Violation;
 
@@ -26,6 +26,15 @@ struct Group<'a> {
     owners: Vec<(&'a Pod, usize)>,
 }
 
+impl<'a> Group<'a> {
+    /// Stating a constraint twice changes nothing.
+    fn add(&mut self, pod: &'a Pod, site: usize) {
+        if !self.owners.last().is_some_and(|(last, _)| std::ptr::eq(*last, pod)) {
+            self.owners.push((pod, site));
+        }
+    }
+}
+
 pub(super) fn check(cluster: &Cluster<'_>, domains: &Domains, found: &mut Vec<Violation>) {
     for group in groups(cluster) {
         check_group(cluster, domains, &group, found);
@@ -34,12 +43,18 @@ pub(super) fn check(cluster: &Cluster<'_>, domains: &Domains, found: &mut Vec<Vi
 
 fn groups<'a>(cluster: &Cluster<'a>) -> Vec<Group<'a>> {
     let mut groups: Vec<Group<'a>> = Vec::new();
-    for (pod, site, _) in cluster.counted().filter(|(_, _, new)| *new) {
-        let hard = |s: &&TopologySpread| s.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule;
-        for constraint in pod.spec.topology_spread.iter().filter(hard) {
-            let selected = Selected::by_spread(pod, constraint);
+    // By sample, relaxation and constraint: pods of one sample are in the same groups.
+    let mut known: BTreeMap<(usize, bool, usize), usize> = BTreeMap::new();
+    for Counted { pod, sample, site, .. } in cluster.placed().copied() {
+        let hard = |s: &(usize, &TopologySpread)| s.1.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule;
+        for (number, constraint) in pod.spec.topology_spread.iter().enumerate().filter(hard) {
             let relaxed = bears_more_than_it_says(pod, &cluster.sites[site]);
-            let same = |group: &&mut Group<'_>| {
+            if let Some(group) = known.get(&(sample, relaxed, number)) {
+                groups[*group].add(pod, site);
+                continue;
+            }
+            let selected = Selected::by_spread(pod, constraint);
+            let same = |group: &Group<'_>| {
                 let (first, _) = group.owners[0];
                 group.selected == selected
                     && group.relaxed == relaxed
@@ -48,12 +63,12 @@ fn groups<'a>(cluster: &Cluster<'a>) -> Vec<Group<'a>> {
                     && first.spec.required_node_affinity == pod.spec.required_node_affinity
                     && first.spec.tolerations == pod.spec.tolerations
             };
-            match groups.iter_mut().find(same) {
-                // Stating a constraint twice changes nothing.
-                Some(group) if group.owners.last().is_some_and(|(last, _)| std::ptr::eq(*last, pod)) => {}
-                Some(group) => group.owners.push((pod, site)),
-                None => groups.push(Group { constraint, selected, relaxed, owners: vec![(pod, site)] }),
-            }
+            let index = groups.iter().position(same).unwrap_or_else(|| {
+                groups.push(Group { constraint, selected, relaxed, owners: Vec::new() });
+                groups.len() - 1
+            });
+            groups[index].add(pod, site);
+            known.insert((sample, relaxed, number), index);
         }
     }
     groups
@@ -65,10 +80,21 @@ fn bears_more_than_it_says(pod: &Pod, site: &Site<'_>) -> bool {
     taints.iter().any(|t| t.effect == Effect::PreferNoSchedule && !t.is_tolerated_by(&pod.spec.tolerations))
 }
 
+/// Kubernetes itself never minds soft taints, the reference minds them until a pod has to put up with them, and a plan does not
+/// say which pods had to: pods that are fine by either reading are.
 fn check_group(cluster: &Cluster<'_>, domains: &Domains, group: &Group<'_>, found: &mut Vec<Violation>) {
+    let wrong = wrong_if(cluster, domains, group, group.relaxed);
+    if group.relaxed || (!wrong.is_empty() && !wrong_if(cluster, domains, group, true).is_empty()) {
+        found.extend(wrong);
+    }
+}
+
+/// What is wrong if the pods do (not) put up with soft taints.
+fn wrong_if(cluster: &Cluster<'_>, domains: &Domains, group: &Group<'_>, relaxed: bool) -> Vec<Violation> {
+    let mut found = Vec::new();
     let (key, constraint) = (&group.constraint.topology_key, group.constraint);
     let mut owner = (*group.owners[0].0.spec).clone();
-    if group.relaxed {
+    if relaxed {
         owner.tolerations.push(Toleration::of_every_soft_taint());
     }
     let owner = &owner;
@@ -103,4 +129,5 @@ fn check_group(cluster: &Cluster<'_>, domains: &Domains, group: &Group<'_>, foun
             });
         }
     }
+    found
 }

@@ -1,6 +1,8 @@
 //! Which domains take part in a spread, as a pod sees it, and how many pods they hold.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::sync::Arc;
 
 use model::labels;
 use model::pod::{NodeInclusionPolicy, PodSpec, TopologySpread};
@@ -32,15 +34,17 @@ pub(super) fn counts(
     let mut counts = Counts::default();
     let takes_part: Vec<bool> =
         cluster.sites.iter().map(|site| takes_part(site, constraint, owner)).collect();
-    for (pod, site, new) in cluster.counted() {
-        if !takes_part[site] || !selected.has(pod) {
-            continue;
-        }
+    let among = selected.among(cluster);
+    let mut by_site: BTreeMap<usize, (usize, usize)> = BTreeMap::new();
+    for pod in cluster.counted().filter(|pod| takes_part[pod.site] && among[pod.sample]) {
+        let (before, after) = by_site.entry(pod.site).or_default();
+        *before += usize::from(!pod.new);
+        *after += 1;
+    }
+    for (site, (before, after)) in by_site {
         let Some(domain) = domains.at(&constraint.topology_key, site).certain() else { continue };
-        *counts.after.entry(domain.to_owned()).or_default() += 1;
-        if !new {
-            *counts.before.entry(domain.to_owned()).or_default() += 1;
-        }
+        *counts.before.entry(domain.to_owned()).or_default() += before;
+        *counts.after.entry(domain.to_owned()).or_default() += after;
     }
     counts
 }
@@ -48,7 +52,7 @@ pub(super) fn counts(
 /// Whether pods of the node can count at all, by the constraint's policies on node affinity and taints.
 fn takes_part(site: &Site<'_>, constraint: &TopologySpread, owner: &PodSpec) -> bool {
     let honors_affinity = constraint.node_affinity_policy == NodeInclusionPolicy::Honor;
-    if honors_affinity && !site.outcomes.iter().any(|labels| labels.may_satisfy_pod(owner)) {
+    if honors_affinity && !site.outcomes.all.iter().any(|labels| labels.may_satisfy_pod(owner)) {
         return false;
     }
     constraint.node_taints_policy == NodeInclusionPolicy::Ignore
@@ -75,11 +79,17 @@ pub(super) fn known(cluster: &Cluster<'_>, constraint: &TopologySpread, owner: &
     for pool in cluster.input.pools.iter().filter(|pool| !pool.fixed_size) {
         if !honors_taints || bears_all(owner, pool.taints.iter()) {
             let reserved = |value: &String| key == labels::CAPACITY_TYPE && value == labels::RESERVED;
-            let values = of_pool(pool, key).into_iter();
-            out.extend(values.filter(|value| cluster.use_reserved || !reserved(value)));
+            let values = known_of_pool(cluster, pool, key);
+            out.extend(values.iter().filter(|value| cluster.use_reserved || !reserved(value)).cloned());
         }
     }
     out
+}
+
+fn known_of_pool(cluster: &Cluster<'_>, pool: &NodePool, key: &str) -> Rc<BTreeSet<String>> {
+    let mut known = cluster.of_pools.borrow_mut();
+    let slot = known.entry((Arc::clone(&pool.name), key.to_owned()));
+    Rc::clone(slot.or_insert_with(|| Rc::new(of_pool(pool, key))))
 }
 
 /// Values that nodes of the pool can have. What makes a node one of this pool, its name and class, is no domain to spread

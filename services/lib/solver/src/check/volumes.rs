@@ -15,7 +15,7 @@ pub(super) fn check(cluster: &Cluster<'_>, found: &mut Vec<Violation>) {
                 let reaches = |labels: &super::labels::Labels<'_>| {
                     volume.alternatives.iter().any(|alternative| labels.satisfy(alternative))
                 };
-                if let Some(labels) = site.outcomes.iter().find(|labels| !reaches(labels)) {
+                if let Some(labels) = site.outcomes.all.iter().find(|labels| !reaches(labels)) {
                     found.push(Violation::VolumeOutOfReach {
                         pod: pod.key(),
                         claim: volume.claim.clone(),

@@ -1,5 +1,6 @@
-use model::pod::{LabelSelector, Pod};
+use model::pod::{LabelSelector, NodeInclusionPolicy, Pod};
 use model::pool::ClusterInput;
+use model::taint::Effect;
 
 use crate::by_hand::{NewNodeByHand, broken, new_node, plan, small};
 use crate::fixture::{HOST, ZONE, ZONES, cluster, node, pod, pool, spread, term};
@@ -48,6 +49,19 @@ fn pods_that_run_already_count_in_the_skew() {
     assert!(broken(&input, &plan(&input, vec![at(ZONES[1], &["web-0"])], &[])).is_empty());
     input.pods[1].terminating = true;
     assert!(broken(&input, &same_zone).is_empty());
+}
+
+/// Who had to put up with a soft taint counts nodes that have it, wherever it lands in the end.
+#[test]
+fn a_pod_on_a_node_with_a_soft_taint_evens_out_a_spread_that_honors_taints() {
+    let mut constraint = spread(ZONE, 1, &[("app", "web")]);
+    constraint.node_taints_policy = NodeInclusionPolicy::Honor;
+    let mut input = with_pods(pod("web").app("web").spread(constraint).times(4));
+    input.nodes.push(node("soft").zone(ZONES[1]).taint("soft", Effect::PreferNoSchedule).build());
+    let new = || vec![at(ZONES[0], &["web-0", "web-1"]), at(ZONES[2], &["web-2"])];
+    assert!(broken(&input, &plan(&input, new(), &[("soft", &["web-3"])])).is_empty());
+    let without = vec![at(ZONES[0], &["web-0", "web-1"]), at(ZONES[2], &["web-2", "web-3"])];
+    assert_eq!(broken(&input, &plan(&input, without, &[])), ["SpreadSkewed", "SpreadSkewed"]);
 }
 
 #[test]
