@@ -5,20 +5,15 @@ use std::sync::Arc;
 use model::pod::Pod;
 
 use crate::NodeId;
-use crate::bound;
+use crate::bound::Question;
 use crate::engine::demand::{Demand, DemandId, Origin, demands};
 use crate::engine::state::State;
 use crate::explain::Explanation;
 use crate::finish;
 use crate::nodes::PodEntry;
 use crate::options::{Effort, Options};
+use crate::pack::by_price as pack;
 use crate::pack::greedy::{self, Leftover};
-use crate::pack::repack::columns::{self, Proof};
-use crate::pack::repack::construct::{at_most, construct};
-use crate::pack::repack::fill::Scratch;
-use crate::pack::repack::improve::Improver;
-use crate::pack::repack::problem::Choice;
-use crate::pack::repack::realize::Parts;
 use crate::plan::{Plan, PodRef, Unschedulable};
 use crate::snapshot::Snapshot;
 use crate::update::NeedsRebuild;
@@ -113,12 +108,22 @@ fn decide(
 ) -> Plan {
     let (state, leftover) = place_all(world, options, demands, removed, keep_going);
     let full = options.effort == Effort::Full && !leftover.timed_out;
-    let (better, proven) = pack_by_price(&state, options.effort, keep_going);
-    let bound = match proven {
-        Some(bound) => Some(bound),
-        None if full => Some(bound::of(&state, &leftover, keep_going)),
-        None => None,
+    let parts = pack::parts(&state, options.effort, keep_going);
+    // Where packing is the whole problem, it proves its own bound.
+    let whole = full && parts.as_ref().is_some_and(|parts| parts.are_everything(&state));
+    let question = (full && !whole).then(|| Question::of(&state, &leftover));
+    let mut beside = None;
+    let (better, proven) = rayon::in_place_scope(|scope| {
+        if let Some(question) = question.as_ref().filter(|question| question.is_long()) {
+            scope.spawn(|_| beside = Some(question.answer(keep_going)));
+        }
+        parts.map_or((None, None), |parts| pack::by_price(&state, &parts, options.effort, whole, keep_going))
+    });
+    let last = || {
+        let question = question.or_else(|| full.then(|| Question::of(&state, &leftover)))?;
+        Some(question.answer(keep_going))
     };
+    let bound = proven.or(beside).or_else(last);
     finish::plan(better.as_ref().unwrap_or(&state), &leftover, bound)
 }
 
@@ -165,69 +170,6 @@ fn missed(world: &World, demands: &[Demand<'_>], leftover: &Leftover) -> Vec<(bo
         *by_priority.entry((class.buffer, -i64::from(class.spec.priority))).or_default() += count;
     }
     by_priority.into_iter().map(|((buffer, priority), count)| (buffer, priority, count)).collect()
-}
-
-/// Rounds of improvement: of a what-if, of a packing under rules, and of one batch where only price matters.
-const QUICK_ROUNDS: usize = 20;
-const LEAST_ROUNDS: usize = 300;
-const MOST_ROUNDS: usize = 1500;
-/// Rounds get slower with the number of nodes and sizes: fewer of them, then.
-const ROUNDS_TIMES_PARTS: usize = 600_000;
-const PLAIN_ROUNDS_TIMES_PARTS: usize = 3_000_000;
-const PLAIN_ROUNDS: usize = 2000;
-/// Batches on plain workloads, each looking beyond the nodes that the last one looked at.
-const MOST_BATCHES: usize = 6;
-
-/// The decision packed again by price, if that is cheaper, and a bound if packing was the whole problem.
-fn pack_by_price<'w>(
-    state: &State<'w>,
-    effort: Effort,
-    keep_going: &(dyn Fn() -> bool + Sync),
-) -> (Option<State<'w>>, Option<i64>) {
-    // One node in place of others is what a what-if looks for; two cheaper ones would be of no use to it.
-    if effort == Effort::Quick && state.bins.len() < 2 {
-        return (None, None);
-    }
-    let parts = Parts::of(state);
-    if parts.pieces.is_empty() || !keep_going() {
-        return (None, None);
-    }
-    let whole = effort == Effort::Full && parts.are_everything(state);
-    let (problem, size_of) = parts.problem(state, if whole { Choice::All } else { Choice::Few });
-    if !problem.is_feasible() {
-        return (None, None);
-    }
-    let priced = match effort {
-        Effort::Quick => columns::by_resources(&problem),
-        Effort::Full if whole => columns::price(&problem, Proof::Exact, keep_going),
-        Effort::Full => columns::price(&problem, Proof::None, keep_going),
-    };
-    let mut scratch = Scratch::default();
-    let most = at_most(&problem, &priced.value, &mut scratch);
-    let loads = construct(&problem, &priced, &most, &mut scratch);
-    let rounds = (ROUNDS_TIMES_PARTS / (loads.len() + problem.sizes.len())).clamp(LEAST_ROUNDS, MOST_ROUNDS);
-    let plain_rounds =
-        (PLAIN_ROUNDS_TIMES_PARTS / (loads.len() + problem.sizes.len())).clamp(LEAST_ROUNDS, PLAIN_ROUNDS);
-    let mut improver = Improver::new(&problem, &priced.value, &priced.good, &most, loads);
-    match effort {
-        Effort::Quick => improver.run(QUICK_ROUNDS, 8, keep_going),
-        Effort::Full if !whole => improver.run(rounds, 32, keep_going),
-        Effort::Full => {
-            for batch in 0..MOST_BATCHES {
-                let before = improver.cost();
-                improver.run(plain_rounds, 8 << batch, keep_going);
-                // Where a close bound says that there is more to gain, it is worth more attempts, while they gain anything.
-                let close = improver.cost() <= priced.bound.saturating_add(priced.bound / 66);
-                if close || (batch > 1 && before - improver.cost() < before / 2000) {
-                    break;
-                }
-            }
-        }
-    }
-    let loads = improver.into_loads();
-    let packed =
-        parts.realize(state, &problem, &size_of, &loads).filter(|packed| packed.cost() < state.cost());
-    (packed, whole.then_some(priced.bound))
 }
 
 /// Many what-if questions against one snapshot, on all cores; answers in the order of the questions.

@@ -40,6 +40,8 @@ pub(crate) struct TypeTable {
     /// `rows × cells` in micro-dollars an hour; [`NO_PRICE`] without an open offering.
     pub(crate) prices: Vec<i64>,
     cell_count: usize,
+    /// `rows ×` words: the cells of every row once more, in one piece.
+    cell_words: Vec<u64>,
     columns: BTreeMap<String, Column>,
 }
 
@@ -77,8 +79,15 @@ impl TypeTable {
             }
         }
         let columns = columns(types, &rows);
-        let mut table =
-            Self { types: Arc::clone(types), rows, allocatable, prices: Vec::new(), cell_count: 0, columns };
+        let mut table = Self {
+            types: Arc::clone(types),
+            rows,
+            allocatable,
+            prices: Vec::new(),
+            cell_count: 0,
+            cell_words: Vec::new(),
+            columns,
+        };
         table.offers_into_prices(&offers, cells.len());
         table
     }
@@ -95,6 +104,7 @@ impl TypeTable {
             *slot = (*slot).min(price);
             self.rows[row].cells.set(cell);
         }
+        self.cell_words = self.rows.iter().flat_map(|row| row.cells.words().iter().copied()).collect();
     }
 
     pub(crate) fn widen(&mut self, cell_count: usize) {
@@ -116,6 +126,11 @@ impl TypeTable {
 
     pub(crate) fn price(&self, row: RowId, cell: CellId) -> i64 {
         self.prices[row * self.cell_count + cell]
+    }
+
+    /// By row, as [`Bits::words`]: cells with an open offering.
+    pub(crate) fn all_cell_words(&self) -> &[u64] {
+        &self.cell_words
     }
 
     pub(crate) fn row_prices(&self, row: RowId) -> &[i64] {

@@ -13,8 +13,44 @@ use crate::pack::repack::columns;
 use crate::pack::repack::problem::{Ask, Choice, Problem};
 use crate::pack::repack::realize::{caps, reserved};
 
-/// In micro-dollars an hour.
-pub(crate) fn of(state: &State<'_>, leftover: &Leftover, keep_going: &(dyn Fn() -> bool + Sync)) -> i64 {
+/// What remains to be proven once it is known which pods are placed. It stands by itself, so that the search can go on beside
+/// the packing.
+pub(crate) enum Question {
+    /// Nothing: the bound, in micro-dollars an hour.
+    Answered(i64),
+    Search(Problem),
+}
+
+impl Question {
+    pub(crate) fn of(state: &State<'_>, leftover: &Leftover) -> Self {
+        let (problem, _) = Problem::new(state.world, &asks(state, leftover), &reserved(state), Choice::All);
+        if !state.touched.is_empty() || has_reservations(state) {
+            return Self::Answered(beside_room(state, &problem));
+        }
+        if !problem.is_feasible() {
+            return Self::Answered(0);
+        }
+        // With many sizes an easier problem must do: the packing itself has already taken its time.
+        let many = problem.sizes.len() > 60;
+        Self::Search(if many { problem.eased().0 } else { problem })
+    }
+
+    /// Whether the search takes so long that another thread is worth its while.
+    pub(crate) fn is_long(&self) -> bool {
+        matches!(self, Self::Search(problem) if problem.sizes.len() * problem.kinds.len() > 500)
+    }
+
+    /// In micro-dollars an hour.
+    pub(crate) fn answer(&self, keep_going: &(dyn Fn() -> bool + Sync)) -> i64 {
+        match self {
+            Self::Answered(bound) => *bound,
+            Self::Search(problem) => columns::price(problem, columns::Proof::Quick, keep_going).bound,
+        }
+    }
+}
+
+/// What every pod that was placed asks of new nodes at least.
+fn asks<'w>(state: &State<'w>, leftover: &Leftover) -> Vec<Ask<'w>> {
     let world = state.world;
     let mut asks = Vec::new();
     for demand in 0..state.demands.len() as DemandId {
@@ -38,17 +74,7 @@ pub(crate) fn of(state: &State<'_>, leftover: &Leftover, keep_going: &(dyn Fn() 
         let (cap, exclusion) = caps(state, demand, rung as u8);
         asks.push(Ask { request: &class.requests, count: placed, cap, exclusion, reaches });
     }
-    let (problem, _) = Problem::new(world, &asks, &reserved(state), Choice::All);
-    if !state.touched.is_empty() || has_reservations(state) {
-        return beside_room(state, &problem);
-    }
-    if !problem.is_feasible() {
-        return 0;
-    }
-    // With many sizes an easier problem must do: the packing itself has already taken its time.
-    let (easier, _) = problem.eased();
-    let problem = if problem.sizes.len() > 60 { easier } else { problem };
-    columns::price(&problem, columns::Proof::Quick, keep_going).bound
+    asks
 }
 
 /// Some pool can use capacity that is reserved.

@@ -16,6 +16,8 @@ pub(crate) struct Cover {
     /// Values of the basic columns.
     values: Vec<f64>,
     duals: Vec<f64>,
+    /// Made so far: what the time goes into.
+    pub(crate) pivots: usize,
 }
 
 pub(crate) struct Column {
@@ -36,8 +38,15 @@ impl Cover {
             inverse[row * rows + row] = 1.0 / own;
             values[row] = need[row] / own;
         }
-        let mut lp =
-            Self { rows, basis: (0..rows).collect(), columns: start, inverse, values, duals: Vec::new() };
+        let mut lp = Self {
+            rows,
+            basis: (0..rows).collect(),
+            columns: start,
+            inverse,
+            values,
+            duals: Vec::new(),
+            pivots: 0,
+        };
         lp.duals = lp.fresh_duals();
         lp
     }
@@ -124,6 +133,7 @@ impl Cover {
 
     /// Brings a column into the basis; false if nothing can leave.
     fn pivot(&mut self, entering: usize, reduced: f64) -> bool {
+        self.pivots += 1;
         let rows = self.rows;
         let direction: Vec<f64> = (0..rows)
             .map(|position| {

@@ -4,6 +4,7 @@ use model::pod::HostPort;
 use smallvec::SmallVec;
 
 use super::demand::DemandId;
+use crate::bits::Bits;
 use crate::dims::{fits, times};
 use crate::reach::Reach;
 use crate::topology::group::GroupId;
@@ -66,7 +67,7 @@ impl Bin {
 
 impl World {
     /// Keeps the rows of a pool that have an offering and room for `count` more of `request`, and the cells that those rows
-    /// have. False if nothing is left.
+    /// have. Returns the most that any of them leaves free then, by column; `None` if nothing is left.
     pub(crate) fn keep_fitting(
         &self,
         pool: usize,
@@ -74,29 +75,29 @@ impl World {
         used: &[i64],
         request: &[i64],
         count: u32,
-    ) -> bool {
+    ) -> Option<SmallVec<[i64; 4]>> {
         let (data, table, dims) = (&self.pools[pool], self.table(pool), self.dims.len());
         let mut total: SmallVec<[i64; 8]> = SmallVec::from_slice(used);
         for (sum, amount) in total.iter_mut().zip(request) {
             *sum = sum.saturating_add(amount.saturating_mul(i64::from(count)));
         }
-        let mut seen = crate::bits::Bits::new(self.cells.len());
-        let (rows, cells) = (&mut reach.rows, &reach.cells);
-        for (index, word) in rows.words_mut().iter_mut().enumerate() {
-            let mut rest = *word;
-            while rest != 0 {
-                let bit = rest.trailing_zeros() as usize;
-                rest &= rest - 1;
-                let row = index * 64 + bit;
-                if fits(&total, data.room(row, dims)) && table.rows[row].cells.meets(cells) {
-                    seen.add(&table.rows[row].cells);
-                } else {
-                    *word &= !(1 << bit);
-                }
-            }
+        let mut seen = Bits::new(self.cells.len());
+        let mut most: SmallVec<[i64; 4]> = SmallVec::from_elem(i64::MIN, dims);
+        let mut pass = Pass {
+            room: &data.room,
+            cells: reach.cells.words(),
+            words: table.all_cell_words(),
+            seen: seen.words_mut(),
+            most: &mut most,
+        };
+        match (&total[..], reach.cells.words().len()) {
+            (&[a, b, c], 1) => pass.keep_of(&mut reach.rows, [a, b, c]),
+            (&[a, b, c, d], 1) => pass.keep_of(&mut reach.rows, [a, b, c, d]),
+            _ => pass.keep(&mut reach.rows, &total),
         }
         reach.cells.keep(&seen);
-        !reach.cells.is_empty()
+        most.iter_mut().zip(&total).for_each(|(most, used)| *most = most.saturating_sub(*used));
+        (!reach.cells.is_empty()).then_some(most)
     }
 
     /// The most of `request` that any row of the reach can take beside `used`.
@@ -128,5 +129,62 @@ impl World {
             *most = most.saturating_sub(*used);
         }
         out
+    }
+}
+
+/// One look at rows: which of them have room and an offering, what cells those have, and how much room.
+struct Pass<'a> {
+    /// `rows × dims`.
+    room: &'a [i64],
+    cells: &'a [u64],
+    /// `rows ×` as many words as `cells`.
+    words: &'a [u64],
+    seen: &'a mut [u64],
+    most: &'a mut [i64],
+}
+
+impl Pass<'_> {
+    fn keep(&mut self, rows: &mut Bits, total: &[i64]) {
+        let (dims, words) = (total.len(), self.cells.len());
+        retain(rows, |row| {
+            let room = &self.room[row * dims..(row + 1) * dims];
+            let own = &self.words[row * words..(row + 1) * words];
+            let kept = fits(total, room) && own.iter().zip(self.cells).any(|(own, asked)| own & asked != 0);
+            if kept {
+                self.seen.iter_mut().zip(own).for_each(|(seen, own)| *seen |= own);
+                self.most.iter_mut().zip(room).for_each(|(most, room)| *most = (*most).max(*room));
+            }
+            kept
+        });
+    }
+
+    /// As [`Self::keep`], with a known number of columns and few cells: what almost all looks are.
+    fn keep_of<const N: usize>(&mut self, rows: &mut Bits, total: [i64; N]) {
+        let (room, _) = self.room.as_chunks::<N>();
+        let (cells, mut seen, mut most) = (self.cells[0], 0, [i64::MIN; N]);
+        retain(rows, |row| {
+            let (room, own) = (&room[row], self.words[row]);
+            let kept = (own & cells != 0) & (0..N).all(|dim| total[dim] <= room[dim]);
+            if kept {
+                seen |= own;
+                (0..N).for_each(|dim| most[dim] = most[dim].max(room[dim]));
+            }
+            kept
+        });
+        self.seen[0] = seen;
+        self.most.copy_from_slice(&most);
+    }
+}
+
+fn retain(rows: &mut Bits, mut keep: impl FnMut(usize) -> bool) {
+    for (index, word) in rows.words_mut().iter_mut().enumerate() {
+        let mut rest = *word;
+        while rest != 0 {
+            let bit = rest.trailing_zeros() as usize;
+            rest &= rest - 1;
+            if !keep(index * 64 + bit) {
+                *word &= !(1 << bit);
+            }
+        }
     }
 }

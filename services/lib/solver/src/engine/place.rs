@@ -19,6 +19,8 @@ pub(crate) struct Fit {
     pub(crate) reach: Reach,
     pub(crate) count: u32,
     pub(crate) min_values_relaxed: bool,
+    /// As [`Bin::most_room`], with the pods there.
+    most_room: SmallVec<[i64; 4]>,
 }
 
 impl State<'_> {
@@ -115,32 +117,30 @@ impl State<'_> {
             }
         }
         if world.pools[pool].min_values.is_empty() {
-            return world.keep_fitting(pool, &mut reach, used, &class.requests, count).then_some(Fit {
-                reach,
-                count,
-                min_values_relaxed: false,
-            });
+            let most_room = world.keep_fitting(pool, &mut reach, used, &class.requests, count)?;
+            return Some(Fit { reach, count, min_values_relaxed: false, most_room });
         }
         // Fewer pods leave more rows: the most that still leaves enough different ones.
         let try_count = |count: u32| {
             let mut narrow = reach.clone();
-            world.keep_fitting(pool, &mut narrow, used, &class.requests, count).then_some(narrow)
+            let most_room = world.keep_fitting(pool, &mut narrow, used, &class.requests, count)?;
+            Some((narrow, most_room))
         };
         let (mut low, mut high) = (0, count);
         while low < high {
             let middle = low + (high - low).div_ceil(2);
             match try_count(middle) {
-                Some(narrow) if self.has_min_values(pool, &narrow) => low = middle,
+                Some((narrow, _)) if self.has_min_values(pool, &narrow) => low = middle,
                 _ => high = middle - 1,
             }
         }
         if low > 0 {
-            let reach = try_count(low)?;
-            return Some(Fit { reach, count: low, min_values_relaxed: false });
+            let (reach, most_room) = try_count(low)?;
+            return Some(Fit { reach, count: low, min_values_relaxed: false, most_room });
         }
         if opening && self.options.min_values == MinValuesPolicy::BestEffort {
-            let reach = try_count(1)?;
-            return Some(Fit { reach, count: 1, min_values_relaxed: true });
+            let (reach, most_room) = try_count(1)?;
+            return Some(Fit { reach, count: 1, min_values_relaxed: true, most_room });
         }
         None
     }
@@ -167,7 +167,7 @@ impl State<'_> {
         for (used, amount) in target.used.iter_mut().zip(&class.requests) {
             *used = used.saturating_add(amount.saturating_mul(i64::from(fit.count)));
         }
-        target.most_room = world.most_room(target.pool, &target.reach, &target.used);
+        target.most_room = fit.most_room;
         target.ports.extend(class.ports.iter().copied());
         target.min_values_relaxed |= fit.min_values_relaxed;
         // Pods that were here before their domain was decided are counted now.
@@ -388,7 +388,7 @@ impl State<'_> {
             return false;
         };
         let nothing: SmallVec<[i64; 8]> = SmallVec::from_elem(0, self.world.dims.len());
-        if !self.world.keep_fitting(target.pool, &mut reach, &target.used, &nothing, 1)
+        if self.world.keep_fitting(target.pool, &mut reach, &target.used, &nothing, 1).is_none()
             || (!target.min_values_relaxed && !self.has_min_values(target.pool, &reach))
         {
             return false;

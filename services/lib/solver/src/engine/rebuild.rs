@@ -124,11 +124,12 @@ impl<'w> State<'w> {
             }
         }
         let nothing = vec![0; world.dims.len()];
-        if world.keep_fitting(pool, &mut reach, &bin.used, &nothing, 0)
+        let most_room = world.keep_fitting(pool, &mut reach, &bin.used, &nothing, 0);
+        if let Some(most_room) = most_room
             && (bin.min_values_relaxed || self.has_min_values(pool, &reach))
         {
             let bin = &mut self.bins[index];
-            bin.most_room = world.most_room(pool, &reach, &bin.used);
+            bin.most_room = most_room;
             bin.reach = reach;
             self.forget_undecided(index);
         }

@@ -123,6 +123,32 @@ pub fn deployments(pods: usize, count: usize, kinds: Vec<Kind>, seed: u64) -> Sc
     }
 }
 
+/// Replicas that keep away from each other: one in each zone, or one on each node.
+fn apart(name: String, replicas: usize, key: &'static str, pool: Pool) -> Scenario {
+    let own = labels(&[("app", "apart")]);
+    let workload = Workload {
+        name: "apart".to_owned(),
+        replicas,
+        labels: own.clone(),
+        milli_cpu: 500,
+        mib: 512,
+        affinity: vec![Together { key, labels: own, apart: true, weight: None }],
+        ..Workload::default()
+    };
+    Scenario { name, kinds: families(), pools: vec![pool], workloads: vec![workload], ..Scenario::default() }
+}
+
+/// One replica in each zone.
+pub fn zonal_apart(replicas: usize) -> Scenario {
+    apart(format!("zonal-apart-{replicas}"), replicas, ZONE, pool(&["on-demand"]))
+}
+
+/// One replica on each node, in a pool that may have so many processors.
+pub fn limited(replicas: usize, cpus: i64) -> Scenario {
+    let pool = Pool { cpu_limit: Some(cpus), ..pool(&["on-demand"]) };
+    apart(format!("limited-{replicas}-to-{cpus}"), replicas, HOSTNAME, pool)
+}
+
 /// A running cluster: nodes of 4 to 16 vCPU, filled to between 30 and 90 %.
 pub fn cluster(nodes: usize, kinds: Vec<Kind>, seed: u64) -> Scenario {
     let mut random = Random::new(seed);
@@ -305,20 +331,40 @@ fn workload(n: usize, random: &mut Random) -> Workload {
     workload
 }
 
-/// A running cluster of exactly so many pods a node, of 500 applications; nodes of 16 vCPU, about half full.
+/// A running cluster of about so many pods a node, of 500 applications; nodes of 16 vCPU, about half full.
 pub fn dense_cluster(nodes: usize, pods_each: usize, kinds: Vec<Kind>, seed: u64) -> Scenario {
+    let sizes = (&[100, 150, 200, 250, 400][..], &[128, 256, 384, 512][..]);
+    running(format!("dense-{nodes}-by-{pods_each}-seed-{seed}"), nodes, kinds, seed, sizes, |random, _, _| {
+        random.between(pods_each / 2, pods_each * 3 / 2)
+    })
+}
+
+/// As [`dense_cluster`], with about thirty larger pods a node and so little room left that most of a node's pods need a new
+/// node when theirs goes.
+pub fn full_cluster(nodes: usize, kinds: Vec<Kind>, seed: u64) -> Scenario {
+    let sizes = (&[400, 450, 500, 550, 600][..], &[256, 384, 512][..]);
+    let fill =
+        |_: &mut Random, kind: &Kind, pod: i64| usize::try_from(kind.allocatable().0 / pod).unwrap_or(0);
+    running(format!("full-{nodes}-seed-{seed}"), nodes, kinds, seed, sizes, fill)
+}
+
+/// Nodes of 16 vCPU and pods of 500 applications on them; `fill` says how many a node gets, given the mean request in
+/// thousandths of a processor.
+fn running(
+    name: String,
+    nodes: usize,
+    kinds: Vec<Kind>,
+    seed: u64,
+    (cpus, memories): (&[i64], &[i64]),
+    fill: impl Fn(&mut Random, &Kind, i64) -> usize,
+) -> Scenario {
     let mut random = Random::new(seed);
     let usable: Vec<usize> = (0..kinds.len())
         .filter(|&k| kinds[k].milli_cpu == 16_000 && kinds[k].labels[ARCH] == "amd64" && kinds[k].gpus == 0)
         .collect();
-    let sizes: Vec<(i64, i64)> = (0..500)
-        .map(|_| (random.pick(&[100, 150, 200, 250, 400]), random.pick(&[128, 256, 384, 512])))
-        .collect();
-    let mut scenario = Scenario {
-        name: format!("dense-{nodes}-by-{pods_each}-seed-{seed}"),
-        pools: vec![pool(&["on-demand"])],
-        ..Scenario::default()
-    };
+    let sizes: Vec<(i64, i64)> = (0..500).map(|_| (random.pick(cpus), random.pick(memories))).collect();
+    let mean = cpus.iter().sum::<i64>() / i64::try_from(cpus.len()).unwrap_or(1);
+    let mut scenario = Scenario { name, pools: vec![pool(&["on-demand"])], ..Scenario::default() };
     for n in 0..nodes {
         let node = RunningNode {
             name: format!("node-{n:05}"),
@@ -327,9 +373,14 @@ pub fn dense_cluster(nodes: usize, pods_each: usize, kinds: Vec<Kind>, seed: u64
             zone: random.below(ZONES.len()),
             spot: false,
         };
-        let fill = random.between(pods_each / 2, pods_each * 3 / 2);
-        for _ in 0..fill {
+        let kind = &kinds[node.kind];
+        let (mut cpu, mut mib) = kind.allocatable();
+        for _ in 0..fill(&mut random, kind, mean) {
             let app = random.below(sizes.len());
+            if sizes[app].0 > cpu || sizes[app].1 > mib {
+                continue;
+            }
+            (cpu, mib) = (cpu - sizes[app].0, mib - sizes[app].1);
             scenario.workloads.push(Workload {
                 name: format!("app-{:06}", scenario.workloads.len()),
                 replicas: 1,

@@ -9,7 +9,14 @@ use crate::bound::simplex::{Column, Cover};
 const MOST_SIZES: usize = 100;
 const MOST_SIZES_EXACT: usize = 320;
 /// Pairs of size and kind looked at while searching for loads; more would rarely change the mix.
-const MOST_WORK: usize = 24_000_000;
+const MOST_WORK: usize = 6_000_000;
+/// Entries of the programme's inverse that take as long as such a pair.
+const PER_PAIR: usize = 64;
+/// Rounds that hardly lower the cost of the mix, after which the search for loads has to be more thorough.
+const PATIENCE: usize = 4;
+const PATIENCE_EXACT: usize = 12;
+/// Thorough searches, of which one takes the longer the more sizes there are.
+const SEARCHES_TIMES_SIZES: usize = 300;
 /// The bound is close enough to the cost of the mix.
 const CLOSE: f64 = 0.008;
 
@@ -63,22 +70,25 @@ pub(crate) fn price(problem: &Problem, proof: Proof, keep_going: &(dyn Fn() -> b
     let mut bound = resource_bound;
     let mut pricing = Pricing::new(problem);
     pricing.add_fills(problem, &mut lp, &mut loads, &all, &resource_value, f64::NEG_INFINITY, &mut scratch);
-    let most_work = if exact { MOST_WORK } else { MOST_WORK / 50 };
+    let most_work = if exact { MOST_WORK } else { MOST_WORK / 16 };
     let (mut work, mut last) = (0, f64::INFINITY);
-    let mut stalled = 0;
+    let (mut stalled, mut searches, mut pivots) = (0, 0, 0);
     loop {
         lp.optimise(4 * problem.sizes.len() + 50);
         let duals = lp.duals();
         let cost: f64 = duals.iter().zip(&need).map(|(d, n)| d * n).sum();
         stalled = if cost < last * (1.0 - 1e-4) { 0 } else { stalled + 1 };
         last = cost;
-        let done = work > most_work || stalled > 12 || !keep_going();
-        let found = if done {
+        let patience = if exact { PATIENCE_EXACT } else { PATIENCE };
+        let (done, stale) = (work > most_work || !keep_going(), stalled > patience);
+        let found = if done || stale {
             0
         } else {
             pricing.add_fills(problem, &mut lp, &mut loads, &all, &duals, 1e-3, &mut scratch)
         };
-        work += pricing.asked * problem.sizes.len();
+        work +=
+            pricing.asked * problem.sizes.len() + (lp.pivots - pivots) * need.len() * need.len() / PER_PAIR;
+        pivots = lp.pivots;
         if found > 0 {
             continue;
         }
@@ -88,7 +98,7 @@ pub(crate) fn price(problem: &Problem, proof: Proof, keep_going: &(dyn Fn() -> b
         if !exact {
             break;
         }
-        if !done {
+        if !done && !stale {
             work += 2 * problem.kinds.len() * problem.sizes.len();
             let better = knapsack::rounded(problem, &duals);
             if !better.is_empty() {
@@ -99,9 +109,12 @@ pub(crate) fn price(problem: &Problem, proof: Proof, keep_going: &(dyn Fn() -> b
         let (certified, better) = knapsack::search(problem, &duals, &need);
         bound = bound.max(certified);
         work += 4 * problem.kinds.len() * problem.sizes.len();
-        if done || better.is_empty() || bound as f64 > cost * (1.0 - CLOSE) {
+        searches += 1;
+        let close = bound as f64 > cost * (1.0 - CLOSE);
+        if done || close || better.is_empty() || searches * problem.sizes.len() > SEARCHES_TIMES_SIZES {
             break;
         }
+        stalled = 0;
         better.into_iter().for_each(|load| add(problem, &mut lp, &mut loads, load));
     }
     let value: Vec<f64> = lp.duals().iter().zip(&resource_value).map(|(d, r)| d.max(0.05 * r)).collect();

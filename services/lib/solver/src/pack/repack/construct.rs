@@ -120,11 +120,12 @@ pub(crate) fn complete(
     }
 }
 
-fn copies(left: &[u32], load: &Load) -> u32 {
+/// How often the load can be made of what is left.
+pub(super) fn copies(left: &[u32], load: &Load) -> u32 {
     load.content.iter().map(|(size, n)| left[*size as usize] / n).min().unwrap_or(0)
 }
 
-fn push(loads: &mut Vec<Load>, left: &mut [u32], load: &Load, copies: u32) {
+pub(super) fn push(loads: &mut Vec<Load>, left: &mut [u32], load: &Load, copies: u32) {
     for _ in 0..copies {
         loads.push(load.clone());
     }

@@ -25,40 +25,13 @@ pub(crate) fn extend(
     value: &[f64],
     scratch: &mut Scratch,
 ) -> f64 {
-    scratch.open.clear();
-    for &size in &problem.accepts[kind as usize] {
-        if left[size as usize] > 0 && value[size as usize] > 0.0 {
-            scratch.open.push(size);
-        }
-    }
+    scratch.open.gather(problem, kind, left, value);
     let mut total = 0.0;
-    loop {
-        let mut best: Option<(f64, usize)> = None;
-        let mut index = 0;
-        while index < scratch.open.len() {
-            let size = scratch.open[index];
-            let request = problem.request(size);
-            let mut share = 0.0;
-            let mut fits = true;
-            for ((want, room), scale) in request.iter().zip(&scratch.room_left).zip(&scratch.scale) {
-                fits &= want <= room;
-                share += want * scale;
-            }
-            if !fits {
-                scratch.open.swap_remove(index);
-                continue;
-            }
-            let density = value[size as usize] / share;
-            if best.is_none_or(|(d, i)| density > d || (density == d && size < scratch.open[i])) {
-                best = Some((density, index));
-            }
-            index += 1;
-        }
-        let Some((_, index)) = best else { break };
-        let size = scratch.open[index];
+    while let Some(index) = scratch.open.densest(&scratch.room_left, &scratch.scale) {
+        let size = scratch.open.sizes[index];
         let most = scratch.most(problem, size, left[size as usize]);
         if most == 0 {
-            scratch.open.swap_remove(index);
+            scratch.open.close(index);
             continue;
         }
         // A part at a time: as room of one resource goes, another size becomes the better one.
@@ -66,10 +39,141 @@ pub(crate) fn extend(
         total += value[size as usize] * f64::from(take);
         scratch.take(problem, size, take);
         if take == most {
-            scratch.open.swap_remove(index);
+            scratch.open.close(index);
         }
     }
     total
+}
+
+/// Sizes that may still be taken, as columns of numbers: the search for the best one is what a fill spends its time on. Single
+/// precision is enough to choose by; what really fits is asked in integers.
+#[derive(Default)]
+struct Open {
+    /// In ascending order, so that of equals the first is taken.
+    sizes: Vec<SizeId>,
+    /// Zero once the size does not fit any more.
+    values: Vec<f32>,
+    /// `dims × sizes`.
+    requests: Vec<f32>,
+    /// Value for the share of the room, as of the last look.
+    densities: Vec<f32>,
+    looks: usize,
+    /// Working space.
+    kept: Vec<usize>,
+}
+
+/// Now and then sizes that do not fit any more are taken out.
+const LOOKS_BEFORE_COMPACTING: usize = 6;
+
+/// Rounding must not make a request larger than the room that it just fits into.
+fn roomy(room: f64) -> f32 {
+    room as f32 * (1.0 + 1e-6)
+}
+
+impl Open {
+    fn gather(&mut self, problem: &Problem, kind: KindId, left: &[u32], value: &[f64]) {
+        self.looks = 0;
+        self.sizes.clear();
+        self.values.clear();
+        for &size in &problem.accepts[kind as usize] {
+            if left[size as usize] > 0 && value[size as usize] > 0.0 {
+                self.sizes.push(size);
+                self.values.push(value[size as usize] as f32);
+            }
+        }
+        self.requests.clear();
+        for dim in 0..problem.dims() {
+            let column = problem.column(dim);
+            self.requests.extend(self.sizes.iter().map(|size| column[*size as usize]));
+        }
+    }
+
+    fn close(&mut self, index: usize) {
+        self.values[index] = 0.0;
+    }
+
+    /// The size with the most value for its share of the room that is left.
+    fn densest(&mut self, room: &[f64], scale: &[f64]) -> Option<usize> {
+        self.looks += 1;
+        if self.looks.is_multiple_of(LOOKS_BEFORE_COMPACTING) {
+            self.compact();
+        }
+        let len = self.sizes.len();
+        self.densities.resize(len, 0.0);
+        match (room, scale) {
+            (&[r0, r1, r2], &[s0, s1, s2]) => {
+                let (room, scale) = ([r0, r1, r2].map(roomy), [s0, s1, s2].map(|scale| scale as f32));
+                weigh_three(&mut self.values, &mut self.densities, &self.requests, room, scale);
+            }
+            _ => weigh(&mut self.values, &mut self.densities, &self.requests, room, scale),
+        }
+        let most = greatest(&self.densities);
+        if most > 0.0 { self.densities.iter().position(|density| *density == most) } else { None }
+    }
+
+    /// Forgets sizes that do not fit any more.
+    fn compact(&mut self) {
+        let len = self.sizes.len();
+        self.kept.clear();
+        self.kept.extend((0..len).filter(|i| self.values[*i] > 0.0));
+        if self.kept.len() == len {
+            return;
+        }
+        let dims = self.requests.len() / len;
+        for (to, from) in self.kept.iter().enumerate() {
+            self.sizes[to] = self.sizes[*from];
+            self.values[to] = self.values[*from];
+        }
+        let count = self.kept.len();
+        for dim in 0..dims {
+            for (to, from) in self.kept.iter().enumerate() {
+                self.requests[dim * count + to] = self.requests[dim * len + from];
+            }
+        }
+        self.sizes.truncate(count);
+        self.values.truncate(count);
+        self.requests.truncate(count * dims);
+    }
+}
+
+/// Values of what does not fit become zero; densities are values for shares of the room.
+fn weigh(values: &mut [f32], densities: &mut [f32], requests: &[f32], room: &[f64], scale: &[f64]) {
+    densities.fill(0.0);
+    for ((column, room), scale) in requests.chunks_exact(values.len().max(1)).zip(room).zip(scale) {
+        let (room, scale) = (roomy(*room), *scale as f32);
+        for ((value, share), want) in values.iter_mut().zip(densities.iter_mut()).zip(column) {
+            *value = if *want <= room { *value } else { 0.0 };
+            *share += *want * scale;
+        }
+    }
+    for (share, value) in densities.iter_mut().zip(values.iter()) {
+        *share = *value / *share;
+    }
+}
+
+/// As [`weigh`] with the three resources that every pod has, in one go.
+fn weigh_three(values: &mut [f32], densities: &mut [f32], requests: &[f32], room: [f32; 3], scale: [f32; 3]) {
+    let (first, rest) = requests.split_at(values.len());
+    let (second, third) = rest.split_at(values.len());
+    let wants = first.iter().zip(second).zip(third);
+    for ((value, density), ((a, b), c)) in values.iter_mut().zip(densities).zip(wants) {
+        let fits = (*a <= room[0]) & (*b <= room[1]) & (*c <= room[2]);
+        *value = if fits { *value } else { 0.0 };
+        *density = *value / (a * scale[0] + b * scale[1] + c * scale[2]);
+    }
+}
+
+/// In lanes, as the processor likes it.
+fn greatest(densities: &[f32]) -> f32 {
+    const LANES: usize = 8;
+    let mut lanes = [0.0_f32; LANES];
+    let (chunks, rest) = densities.as_chunks::<LANES>();
+    for chunk in chunks {
+        for (most, density) in lanes.iter_mut().zip(chunk) {
+            *most = if *density > *most { *density } else { *most };
+        }
+    }
+    lanes.iter().chain(rest).fold(0.0, |most, density| if *density > most { *density } else { most })
 }
 
 /// Working space of a fill; holds its result.
@@ -81,7 +185,7 @@ pub(crate) struct Scratch {
     scale: SmallVec<[f64; 4]>,
     /// `room` once more, as a floating-point number: only to pass over what surely does not fit.
     room_left: SmallVec<[f64; 4]>,
-    open: Vec<SizeId>,
+    open: Open,
     pub(crate) content: Vec<(SizeId, u32)>,
     exclusions: SmallVec<[(u32, u32); 4]>,
 }

@@ -67,6 +67,13 @@ impl<'a> Improver<'a> {
         self.problem.cost(&self.loads)
     }
 
+    /// Goes on from another packing.
+    pub(crate) fn take_up(&mut self, most: &[Candidate], loads: Vec<Load>) {
+        self.kinds = useful_kinds(most, &loads);
+        self.worths = loads.iter().map(|load| worth(self.problem, self.value, load)).collect();
+        self.loads = loads;
+    }
+
     pub(crate) fn into_loads(self) -> Vec<Load> {
         self.loads
     }

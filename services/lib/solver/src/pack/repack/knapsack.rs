@@ -10,6 +10,11 @@ use crate::bound::fractional::{self, Cut, Item};
 /// Steps of branching per kind, and in one search over all kinds.
 const MOST_STEPS: u32 = 60_000;
 const MOST_STEPS_IN_ALL: u32 = 600_000;
+/// With more sizes than this, steps get so slow that there must be fewer.
+const FEW_SIZES: u32 = 60;
+/// Steps of branching per kind, and in one search, that may look for prices of their own: slower, and much closer.
+const MOST_CUTS: u32 = 1500;
+const CUTS_TIMES_SIZES_SQUARED: u32 = 12_000_000;
 
 /// How much more than its price a load may hold without being looked for: finding the last of them takes most of the time.
 const SLACK: f64 = 0.006;
@@ -43,7 +48,10 @@ pub(crate) fn certify(problem: &Problem, values: &[f64], need: &[f64]) -> i64 {
 /// As [`certify`], branching where the bound alone does not do. Also returns loads worth more than they cost, if any.
 pub(crate) fn search(problem: &Problem, values: &[f64], need: &[f64]) -> (i64, Vec<Load>) {
     let mut over = 1.0_f64;
-    let mut steps = 0;
+    let (mut steps, mut cuts) = (0, 0);
+    let sizes = (problem.sizes.len() as u32).max(1);
+    let most_cuts = CUTS_TIMES_SIZES_SQUARED / (sizes * sizes);
+    let most_steps = MOST_STEPS_IN_ALL / sizes.max(FEW_SIZES) * FEW_SIZES;
     let mut better: Vec<(f64, Load)> = Vec::new();
     for kind in 0..problem.kinds.len() as KindId {
         let price = problem.kinds[kind as usize].price.max(1) as f64;
@@ -53,9 +61,11 @@ pub(crate) fn search(problem: &Problem, values: &[f64], need: &[f64]) -> (i64, V
             over = over.max(root / price);
             continue;
         }
-        bounded.most_steps = MOST_STEPS.min(MOST_STEPS_IN_ALL.saturating_sub(steps));
+        bounded.most_steps = MOST_STEPS.min(most_steps.saturating_sub(steps));
+        bounded.most_cuts = MOST_CUTS.min(most_cuts.saturating_sub(cuts));
         let most = bounded.branch(price);
         steps += bounded.steps;
+        cuts += bounded.cuts;
         over = over.max(most / price);
         if bounded.best > price * (1.0 + 1e-6) {
             better.push((bounded.best / price, Load { kind, content: bounded.best_content() }));
@@ -127,6 +137,8 @@ struct Bounded<'a> {
     best_chosen: Vec<u32>,
     steps: u32,
     most_steps: u32,
+    cuts: u32,
+    most_cuts: u32,
     /// The largest bound of a branch that was given up.
     open: f64,
 }
@@ -165,6 +177,8 @@ impl<'a> Bounded<'a> {
             best_chosen: Vec::new(),
             steps: 0,
             most_steps: MOST_STEPS,
+            cuts: 0,
+            most_cuts: MOST_CUTS,
             open: 0.0,
         }
     }
@@ -174,6 +188,19 @@ impl<'a> Bounded<'a> {
         let bounds =
             self.price_sets.iter().zip(&self.suffixes).map(|(prices, s)| worth(left, prices) + s[index]);
         bounds.fold(f64::INFINITY, f64::min)
+    }
+
+    /// As [`Self::beyond`], at the prices that are best for just this.
+    fn beyond_at_best(&self, index: usize, left: &[i64]) -> f64 {
+        let items: Vec<(SizeId, u32, f64)> = self.items[index..]
+            .iter()
+            .map(|(size, most, value)| {
+                let fits = crate::dims::times(&self.problem.sizes[*size as usize].request, left);
+                (*size, fits.min(*most), *value)
+            })
+            .filter(|(_, most, _)| *most > 0)
+            .collect();
+        bound_at(self.problem, left, &items, &good_prices(self.problem, left, &items, None))
     }
 
     fn root(&self) -> f64 {
@@ -197,9 +224,16 @@ impl<'a> Bounded<'a> {
         if index >= self.items.len() {
             return;
         }
-        let bound = value + self.beyond(index, left);
+        let mut bound = value + self.beyond(index, left);
         if bound <= self.best.max(floor) {
             return;
+        }
+        if self.cuts < self.most_cuts {
+            self.cuts += 1;
+            bound = bound.min(value + self.beyond_at_best(index, left));
+            if bound <= self.best.max(floor) {
+                return;
+            }
         }
         self.steps += 1;
         if self.steps > self.most_steps {

@@ -6,6 +6,7 @@
 
 pub(crate) mod columns;
 pub(crate) mod construct;
+pub(crate) mod dive;
 pub(crate) mod fill;
 pub(crate) mod improve;
 pub(crate) mod knapsack;

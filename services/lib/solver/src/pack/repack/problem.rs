@@ -38,8 +38,8 @@ pub(crate) struct Problem {
     pub(crate) kinds: Vec<Kind>,
     /// By kind: sizes that may go there.
     pub(crate) accepts: Vec<Vec<SizeId>>,
-    /// `sizes × dims`: the requests once more, as floating-point numbers in one piece, for loops that only weigh them.
-    requests: Vec<f64>,
+    /// `dims × sizes`: the requests once more, as columns of floating-point numbers, for loops that only weigh them.
+    requests: Vec<f32>,
     dims: usize,
 }
 
@@ -146,13 +146,18 @@ impl Problem {
         for (id, size) in sizes.iter().enumerate() {
             size.kinds.iter().for_each(|kind| accepts[kind].push(id as SizeId));
         }
-        let requests = sizes.iter().flat_map(|s| s.request.iter().map(|amount| *amount as f64)).collect();
+        let column = |dim: usize| sizes.iter().map(move |s| s.request[dim] as f32);
+        let requests = (0..dims).flat_map(column).collect();
         Self { sizes, kinds, accepts, requests, dims }
     }
 
-    /// What one pod of the size takes, for weighing.
-    pub(crate) fn request(&self, size: SizeId) -> &[f64] {
-        &self.requests[size as usize * self.dims..(size as usize + 1) * self.dims]
+    pub(crate) fn dims(&self) -> usize {
+        self.dims
+    }
+
+    /// What one pod of each size takes of a resource, for weighing.
+    pub(crate) fn column(&self, dim: usize) -> &[f32] {
+        &self.requests[dim * self.sizes.len()..(dim + 1) * self.sizes.len()]
     }
 
     /// The easier problem in which pods of equal requests are alike, but for the rules that force the most nodes. Also says
@@ -182,6 +187,16 @@ impl Problem {
             belongs.push(id);
         }
         (Self::of(sizes, self.kinds.clone(), self.dims), belongs)
+    }
+
+    /// The problem of what is left, and the size here of each of its sizes.
+    pub(crate) fn rest(&self, left: &[u32]) -> (Self, Vec<SizeId>) {
+        let size_of: Vec<SizeId> =
+            (0..self.sizes.len() as SizeId).filter(|size| left[*size as usize] > 0).collect();
+        let with_count =
+            |size: &SizeId| Size { count: left[*size as usize], ..self.sizes[*size as usize].clone() };
+        let sizes = size_of.iter().map(with_count).collect();
+        (Self::of(sizes, self.kinds.clone(), self.dims), size_of)
     }
 
     /// Every size has some kind.

@@ -1,6 +1,7 @@
 //! From a valid decision to a packing problem, and from its solution back to a valid decision.
 
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use super::columns;
 use super::problem::{Ask, Choice, Kind, KindId, Load, Problem, SizeId};
@@ -21,6 +22,8 @@ pub(crate) struct Piece {
     pool: usize,
     count: u32,
     choices: Option<Choices>,
+    /// Rules of its own look at who else is on the node: it goes first, while they are easy to satisfy.
+    choosy: bool,
 }
 
 type PieceKey = (DemandId, u8, usize, Holds);
@@ -62,6 +65,7 @@ impl Parts {
                         pool: bin.pool,
                         count: 0,
                         choices: as_choices(&key.3),
+                        choosy: !state.variant(item.demand, item.rung).host_groups.is_empty(),
                     });
                     pieces.len() - 1
                 });
@@ -126,11 +130,12 @@ impl Parts {
         for load in loads {
             self.load(&mut state, problem, load, &by_size, &mut left);
         }
-        for (index, piece) in
-            self.pieces.iter().enumerate().filter(|(index, _)| left[*index] > 0).collect::<Vec<_>>()
-        {
-            let alone = columns::best_alone(problem, size_of[index] as usize);
-            place_rest(&mut state, piece, problem, alone, &mut left[index]);
+        let mut launched = Launched::default();
+        for (index, piece) in self.pieces.iter().enumerate().filter(|(_, piece)| piece.count > 0) {
+            if left[index] > 0 {
+                let alone = columns::best_alone(problem, size_of[index] as usize);
+                place_rest(&mut state, piece, problem, alone, &mut launched, &mut left[index]);
+            }
         }
         (left.iter().all(|n| *n == 0) && keeps_counts(old, &state)).then_some(state)
     }
@@ -145,45 +150,63 @@ impl Parts {
     ) {
         let kind = &problem.kinds[load.kind as usize];
         state.steer[kind.pool] = steer(state, kind);
+        let mut wanted: SmallVec<[u32; 16]> = load.content.iter().map(|(_, count)| *count).collect();
         let mut bin = None;
-        for (size, count) in &load.content {
-            let mut want = *count;
-            for &index in &by_size[*size as usize] {
-                if want == 0 {
-                    break;
-                }
-                let (piece, have) = (&self.pieces[index], left[index].min(want));
-                if have == 0 {
-                    continue;
-                }
-                let choices = piece.choices.as_ref();
-                let placed = match bin {
-                    None => state.open_bought(piece.demand, piece.rung, piece.pool, have, choices).map_or(
-                        0,
-                        |(b, n)| {
-                            bin = Some(b);
-                            n
-                        },
-                    ),
-                    Some(bin) => {
-                        match state.fit_bin(piece.demand, piece.rung, &state.bins[bin], have, choices, None) {
-                            Some(fit) => {
-                                let count = fit.count;
-                                state.commit(piece.demand, piece.rung, bin, fit);
-                                count
-                            }
-                            None => 0,
-                        }
+        for choosy in [true, false] {
+            for ((size, _), want) in load.content.iter().zip(&mut wanted) {
+                for &index in by_size[*size as usize].iter().filter(|i| self.pieces[**i].choosy == choosy) {
+                    if *want == 0 {
+                        break;
                     }
-                };
-                left[index] -= placed;
-                want -= placed;
+                    let have = left[index].min(*want);
+                    if have > 0 {
+                        let placed = self.pieces[index].put(state, &mut bin, have);
+                        left[index] -= placed;
+                        *want -= placed;
+                    }
+                }
             }
         }
         state.steer[kind.pool] = None;
         if let Some(bin) = bin {
             state.expand(bin);
         }
+    }
+}
+
+impl Piece {
+    /// Puts pods onto the node, or onto a new one where there is none yet. Returns how many.
+    fn put(&self, state: &mut State<'_>, bin: &mut Option<usize>, want: u32) -> u32 {
+        let choices = self.choices.as_ref();
+        let Some(bin) = *bin else {
+            let opened = state.open_bought(self.demand, self.rung, self.pool, want, choices);
+            *bin = opened.map(|(index, _)| index);
+            return opened.map_or(0, |(_, count)| count);
+        };
+        match state.fit_bin(self.demand, self.rung, &state.bins[bin], want, choices, None) {
+            Some(fit) => {
+                let count = fit.count;
+                state.commit(self.demand, self.rung, bin, fit);
+                count
+            }
+            None => 0,
+        }
+    }
+}
+
+/// By new node: the row that it would be launched as, looked up when first asked for.
+#[derive(Default)]
+struct Launched(Vec<Option<Option<usize>>>);
+
+impl Launched {
+    fn row(&mut self, state: &State<'_>, bin: usize) -> Option<usize> {
+        self.0.resize(state.bins.len().max(self.0.len()), None);
+        let data = &state.bins[bin];
+        *self.0[bin].get_or_insert_with(|| state.launch(data.pool, &data.reach).map(|now| now.row))
+    }
+
+    fn forget(&mut self, bin: usize) {
+        self.0[bin] = None;
     }
 }
 
@@ -198,8 +221,17 @@ fn steer(state: &State<'_>, kind: &Kind) -> Option<Bits> {
 
 /// Places what the loads had no place for: where a node need not become a dearer one, else on nodes of the kind that is best for
 /// these pods alone.
-fn place_rest(state: &mut State<'_>, piece: &Piece, problem: &Problem, alone: (KindId, u32), left: &mut u32) {
-    let choices = piece.choices.as_ref();
+fn place_rest(
+    state: &mut State<'_>,
+    piece: &Piece,
+    problem: &Problem,
+    alone: (KindId, u32),
+    launched: &mut Launched,
+    left: &mut u32,
+) {
+    let (choices, world) = (piece.choices.as_ref(), state.world);
+    let request = &state.class_of(piece.demand).requests;
+    let grows = world.pools[piece.pool].min_values.is_empty();
     for bin in 0..state.bins.len() {
         if *left == 0 {
             return;
@@ -207,16 +239,21 @@ fn place_rest(state: &mut State<'_>, piece: &Piece, problem: &Problem, alone: (K
         if state.bins[bin].pool != piece.pool {
             continue;
         }
-        let now = state.launch(piece.pool, &state.bins[bin].reach).map(|now| {
-            let mut only = Bits::new(state.world.table(piece.pool).len());
-            only.set(now.row);
-            only
-        });
-        let within = if state.world.pools[piece.pool].min_values.is_empty() { now.as_ref() } else { None };
-        if let Some(fit) = state.fit_bin(piece.demand, piece.rung, &state.bins[bin], *left, choices, within) {
+        let mut only = None;
+        if let (true, Some(row)) = (grows, launched.row(state, bin)) {
+            let room = world.pools[piece.pool].room(row, world.dims.len());
+            let full = |((used, want), room): ((&i64, &i64), &i64)| used.saturating_add(*want) > *room;
+            if state.bins[bin].used.iter().zip(request).zip(room).any(full) {
+                continue;
+            }
+            only = Some(state.as_rows(piece.pool, &[row]));
+        }
+        let fit = state.fit_bin(piece.demand, piece.rung, &state.bins[bin], *left, choices, only.as_ref());
+        if let Some(fit) = fit {
             *left -= fit.count;
             state.commit(piece.demand, piece.rung, bin, fit);
             state.expand(bin);
+            launched.forget(bin);
         }
     }
     let kind = &problem.kinds[alone.0 as usize];
