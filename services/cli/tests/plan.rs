@@ -216,3 +216,27 @@ fn quantities_at_the_limits_of_their_range_are_answered() {
     assert_eq!(plan["unschedulable"][0]["pod"], "default/huge");
     assert_eq!(placed(&plan), 6);
 }
+
+#[test]
+fn bad_pods_and_pools_are_answered_one_by_one_and_disturb_nobody() {
+    let file = Scratch::new(
+        "odd.yaml",
+        "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: hollow}\nspec:\n  template:\n    spec:\n      \
+         nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}\n      requirements:\n      - {key: \
+         karpenter.k8s.aws/instance-family, operator: In, values: [none-such]}\n---\napiVersion: v1\nkind: Pod\nmetadata: \
+         {name: torn}\nspec:\n  nodeSelector: {kubernetes.io/arch: amd64}\n  affinity: {nodeAffinity: \
+         {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: \
+         kubernetes.io/arch, operator: In, values: [arm64]}]}]}}}\n  containers: []\n---\napiVersion: v1\nkind: \
+         Pod\nmetadata: {name: picky}\nspec: {nodeSelector: {team: nobody}, containers: []}\n",
+    );
+    let plan = json(&["-f", &examples("inflate"), file.path()]);
+    assert_eq!(placed(&plan), 5, "the pods of the demo have their place");
+    let reason = |name: &str| {
+        let left = plan["unschedulable"].as_array().unwrap();
+        left.iter().find(|u| u["pod"] == name).unwrap()["reason"].as_str().unwrap().to_owned()
+    };
+    assert!(reason("default/torn").contains("contradict each other on label kubernetes.io/arch"));
+    let picky = reason("default/picky");
+    assert!(picky.contains("pool hollow: its own requirements leave no instance type"), "{picky}");
+    assert!(picky.contains("pool default: label \"team\""), "{picky}");
+}

@@ -41,7 +41,8 @@ pub(super) fn print(
     let paint = Paint(colour);
     let heading = |text: &str| paint.with(BOLD, text);
     if answer.nodes.is_empty() {
-        writeln!(out, "{}", heading("No new nodes needed"))?;
+        let needed = if answer.unschedulable.is_empty() { " needed" } else { "" };
+        writeln!(out, "{}", heading(&format!("No new nodes{needed}")))?;
     } else {
         let count = answer.nodes.len();
         writeln!(out, "{}", heading(&format!("{count} new node{}", plural(count))))?;
@@ -237,9 +238,11 @@ fn summary(
     }
     let stats = &answer.stats;
     let line = format!(
-        "{} pending pods of {} kinds, planned in {:.3} s ({:.0} MB of memory); {catalogue}",
+        "{} pending pod{} of {} kind{}, planned in {:.3} s ({:.0} MB of memory); {catalogue}",
         people.pending,
+        plural(people.pending),
         stats.classes,
+        plural(stats.classes),
         stats.solve_seconds,
         stats.peak_rss_bytes as f64 / 1e6
     );

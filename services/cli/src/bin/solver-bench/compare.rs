@@ -10,7 +10,7 @@ use solver::{Options, Snapshot};
 use crate::manifests;
 use crate::reference::{self, Verdict, by_workload};
 use crate::scenario::Scenario;
-use crate::scenario::generate::{anything, benchmark_mix, deployments, preferences};
+use crate::scenario::generate::{anything, benchmark_mix, deployments, limited, preferences, zonal_apart};
 
 /// Our verdict.
 pub(crate) fn ours(scenario: &Scenario) -> Verdict {
@@ -26,6 +26,7 @@ pub(crate) fn ours(scenario: &Scenario) -> Verdict {
         seconds,
         cpu: 0.0,
         peak_rss: cli::process_usage::peak_rss_bytes(),
+        probe: None,
         timed_out: plan.timed_out,
         answer: serde_json::Value::Null,
     }
@@ -78,11 +79,12 @@ pub(crate) fn recorded() -> Vec<Scenario> {
     all.extend([50, 200, 500, 1000].map(|pods| benchmark_mix(pods, 42)));
     all.push(preferences(200, 42));
     all.extend([1, 2, 3].map(|seed| deployments(600, 12, crate::scenario::catalogue::families(), seed)));
+    all.extend([zonal_apart(3), limited(10, 64)]);
     all
 }
 
-/// Runs the reference several times on every recorded scenario and writes its verdicts.
-pub(crate) fn record(oracle: &Path, runs: usize, out: &Path) -> anyhow::Result<()> {
+/// Runs the reference several times on every recorded scenario whose name contains `only`, and writes its verdicts.
+pub(crate) fn record(oracle: &Path, runs: usize, only: &str, out: &Path) -> anyhow::Result<()> {
     let scratch: PathBuf = std::env::temp_dir().join(format!("solver-bench-{}", std::process::id()));
     let mut text = String::from(
         "# Verdicts of the reference (Karpenter 1.14.1) on the scenarios of tests/scenario, written by\n\
@@ -90,7 +92,7 @@ pub(crate) fn record(oracle: &Path, runs: usize, out: &Path) -> anyhow::Result<(
          # scenario, pods, nodes of the median run, cost in millionths of a dollar an hour: least, median, most of the runs,\n\
          # pods left over by workload\n",
     );
-    for scenario in recorded() {
+    for scenario in recorded().into_iter().filter(|scenario| scenario.name.contains(only)) {
         manifests::write(&scenario, &scratch)?;
         let mut verdicts = (0..runs.max(1))
             .map(|_| reference::run(oracle, &scratch, &["--quick-truncate"]))

@@ -60,6 +60,9 @@ enum Task {
     Record {
         #[arg(long, default_value_t = 3)]
         runs: usize,
+        /// Only scenarios whose name contains this
+        #[arg(long, default_value = "")]
+        scenario: String,
         #[arg(long)]
         out: PathBuf,
     },
@@ -85,7 +88,7 @@ fn main() -> anyhow::Result<()> {
             Ok(())
         }
         Some(Task::Compare { from, to, runs, keep }) => compare::random(oracle()?, *from..*to, *runs, keep),
-        Some(Task::Record { runs, out }) => compare::record(oracle()?, *runs, out),
+        Some(Task::Record { runs, scenario, out }) => compare::record(oracle()?, *runs, scenario, out),
         Some(Task::Write { seed, out }) => Ok(manifests::write(&scenario::generate::anything(*seed), out)?),
     }
 }

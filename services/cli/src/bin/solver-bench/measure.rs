@@ -10,7 +10,7 @@ use solver::{Effort, Options, Snapshot};
 
 use crate::scenario::Scenario;
 use crate::scenario::catalogue::{families, many};
-use crate::scenario::generate::{benchmark_mix, dense_cluster, deployments, preferences};
+use crate::scenario::generate::{benchmark_mix, dense_cluster, deployments, full_cluster, preferences};
 
 /// What a measurement found.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -38,11 +38,26 @@ pub(crate) fn scenario(name: &str) -> Option<Scenario> {
         "preferences-4000" => Some(preferences(4000, 42)),
         "plain-2000" => Some(deployments(2000, 20, families(), 42)),
         "deployments-100000" => Some(deployments(100_000, 200, many(1000), 42)),
+        "removal-1000" | "removal-full-1000" | "removals-10000" => running(name),
+        _ => None,
+    }
+}
+
+/// The clusters that nodes are removed from.
+fn running(name: &str) -> Option<Scenario> {
+    match name {
+        "removal-1000" => Some(dense_cluster(1000, 30, families(), 42)),
+        "removal-full-1000" => Some(full_cluster(1000, families(), 42)),
+        "removals-10000" => Some(dense_cluster(10_000, 30, families(), 42)),
         _ => None,
     }
 }
 
 pub(crate) fn run(name: &str, catalog: Option<&str>) -> anyhow::Result<Figures> {
+    if let Some(scenario) = running(name) {
+        let input = scenario.to_input();
+        return Ok(if name == "removals-10000" { all_removals(input) } else { removals(input) });
+    }
     if let Some(scenario) = scenario(name) {
         return Ok(solve(&scenario.to_input(), if scenario.pod_count() > 10_000 { 3 } else { 5 }));
     }
@@ -53,8 +68,8 @@ pub(crate) fn run(name: &str, catalog: Option<&str>) -> anyhow::Result<Figures> 
     }
     match name {
         "ten-pods" => Ok(ten_pods()),
-        "removal-1000" => Ok(removals(1000, Some(1000))),
-        "removals-10000" => Ok(removals(10_000, None)),
+        "allocations" => allocations(),
+        "check-5000" => Ok(checked()),
         "snapshot-10000" => Ok(snapshot_bytes()),
         "gap" => gaps(catalog),
         _ => bail!("no measurement is called {name}"),
@@ -111,43 +126,85 @@ fn ten_pods() -> Figures {
     Figures { value: median(seconds), ..Figures::default() }
 }
 
-/// Removal of single nodes: one after the other for a distribution, or all of them on all cores for the total.
-fn removals(nodes: usize, each: Option<usize>) -> Figures {
-    let snapshot = Snapshot::build(dense_cluster(nodes, 30, families(), 42).to_input());
-    let options = Options {
+fn what_if() -> Options {
+    Options {
         effort: Effort::Quick,
         protect_settling: true,
         distrust_uninitialized: true,
         ..Options::default()
-    };
-    let ids: Vec<_> = snapshot.node_ids().collect();
-    if let Some(count) = each {
-        let mut seconds: Vec<f64> = ids
-            .iter()
-            .take(count)
-            .map(|id| {
-                let began = Instant::now();
-                let plan = solver::simulate(&snapshot, &[*id], &[], &options, &|| true);
-                assert!(plan.unreached.is_empty(), "nothing stops a removal");
-                began.elapsed().as_secs_f64()
-            })
-            .collect();
-        seconds.sort_by(f64::total_cmp);
-        return Figures {
-            value: seconds[seconds.len() / 2],
-            other: seconds[seconds.len() * 99 / 100],
-            ..Figures::default()
-        };
     }
-    let began = Instant::now();
-    let sets: Vec<Vec<_>> = ids.into_iter().map(|id| vec![id]).collect();
-    let plans = solver::simulate_many(&snapshot, &sets, &options, &|| true);
+}
+
+/// Removals of single nodes, one after the other: median and p99, and how many of them need new nodes.
+fn removals(input: ClusterInput) -> Figures {
+    let (snapshot, options) = (Snapshot::build(input), what_if());
+    let (mut seconds, mut replaced) = (Vec::new(), 0);
+    let used = cli::process_usage::cpu_seconds();
+    for id in snapshot.node_ids() {
+        let began = Instant::now();
+        let plan = solver::simulate(&snapshot, &[id], &[], &options, &|| true);
+        seconds.push(began.elapsed().as_secs_f64());
+        assert!(plan.unreached.is_empty(), "nothing stops a removal");
+        replaced += usize::from(!plan.new_nodes.is_empty());
+    }
+    let cpu = (cli::process_usage::cpu_seconds() - used) / seconds.len() as f64;
+    seconds.sort_by(f64::total_cmp);
+    Figures {
+        value: seconds[seconds.len() / 2],
+        cpu,
+        other: seconds[seconds.len() * 99 / 100],
+        nodes: replaced,
+        ..Figures::default()
+    }
+}
+
+/// Removals of all single nodes, on all cores: the total.
+fn all_removals(input: ClusterInput) -> Figures {
+    let nodes = input.nodes.len();
+    let snapshot = Snapshot::build(input);
+    let sets: Vec<Vec<_>> = snapshot.node_ids().map(|id| vec![id]).collect();
+    let (began, used) = (Instant::now(), cli::process_usage::cpu_seconds());
+    let plans = solver::simulate_many(&snapshot, &sets, &what_if(), &|| true);
     assert_eq!(plans.len(), nodes, "every removal has an answer");
     Figures {
         value: began.elapsed().as_secs_f64(),
+        cpu: cli::process_usage::cpu_seconds() - used,
         peak_rss: cli::process_usage::peak_rss_bytes(),
         ..Figures::default()
     }
+}
+
+/// Most bytes that one removal allocates with 10,000 nodes, and with 1,000.
+fn allocations() -> anyhow::Result<Figures> {
+    let program = std::env::current_exe().context("find this program")?.with_file_name("solver-allocations");
+    let most = |nodes: &str| -> anyhow::Result<f64> {
+        let output = std::process::Command::new(&program)
+            .arg(nodes)
+            .output()
+            .with_context(|| format!("run {}", program.display()))?;
+        let found: serde_json::Value =
+            serde_json::from_slice(&output.stdout).context("read what was allocated")?;
+        found["most"].as_f64().context("bytes")
+    };
+    Ok(Figures { value: most("10000")?, other: most("1000")?, ..Figures::default() })
+}
+
+/// The second opinion on a plan for 5,000 new pods in a cluster of 1,000 nodes and 30,000 pods.
+fn checked() -> Figures {
+    let mut input = dense_cluster(1000, 30, families(), 42).to_input();
+    input.pods.extend(deployments(5000, 100, families(), 5).to_input().pods);
+    let options = Options::default();
+    let plan = solver::solve(&Snapshot::build(input.clone()), &options, &|| true);
+    let mut seconds = Vec::new();
+    let used = cli::process_usage::cpu_seconds();
+    for _ in 0..5 {
+        let began = Instant::now();
+        let wrong = solver::check::check(&input, &plan, &options);
+        seconds.push(began.elapsed().as_secs_f64());
+        assert!(wrong.is_empty(), "{}", wrong[0]);
+    }
+    let cpu = (cli::process_usage::cpu_seconds() - used) / seconds.len() as f64;
+    Figures { value: median(seconds), cpu, nodes: plan.new_nodes.len(), ..Figures::default() }
 }
 
 /// Memory of one snapshot: what two further ones add to a process that has built one already, so that room which the

@@ -21,8 +21,17 @@ pub(crate) struct Verdict {
     pub(crate) cpu: f64,
     pub(crate) peak_rss: u64,
     pub(crate) timed_out: bool,
+    /// Single-node simulations, where they were asked for.
+    pub(crate) probe: Option<Probe>,
     /// The whole answer, where there is one.
     pub(crate) answer: Value,
+}
+
+/// Seconds of one simulation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Probe {
+    pub(crate) median: f64,
+    pub(crate) longest: f64,
 }
 
 /// Runs the oracle on what [`crate::manifests::write`] wrote.
@@ -56,9 +65,15 @@ fn verdict(answer: Value) -> Verdict {
         seconds,
         cpu: stat("solveCpuSeconds") + stat("truncateCpuSeconds"),
         peak_rss: answer["stats"]["peakRssBytes"].as_u64().unwrap_or(0),
+        probe: probe(&answer),
         timed_out: answer["stats"]["timedOut"].as_bool().unwrap_or(false),
         answer,
     }
+}
+
+fn probe(answer: &Value) -> Option<Probe> {
+    let stat = |key: &str| answer["stats"]["probe"][key].as_f64();
+    Some(Probe { median: stat("medianSeconds")?, longest: stat("maxSeconds")? })
 }
 
 /// `default/web-3` counts for `web`.

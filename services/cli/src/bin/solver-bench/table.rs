@@ -1,5 +1,6 @@
 //! The table of bars: what, bar, measured, and the reference beside it.
 
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, bail};
@@ -8,7 +9,8 @@ use serde::Serialize;
 use crate::Args;
 use crate::manifests;
 use crate::measure::{self, Figures};
-use crate::reference;
+use crate::reference::{self, Verdict};
+use crate::scenario::Scenario;
 
 /// How a figure is held against its bar.
 #[derive(Clone, Copy)]
@@ -25,18 +27,27 @@ enum Bar {
     Bytes(f64),
     /// At most this share.
     Share(f64),
+    /// Bytes in a cluster of ten times the size: at most half as many again.
+    SameBytes,
     /// No bar; shows growth.
     Shown,
 }
 
-const ROWS: [(&str, &str, Bar); 17] = [
+const ROWS: [(&str, &str, Bar); 20] = [
     ("mix-5000", "benchmark mix, 5,000 pods, 400 types", Bar::Times(300.0)),
     ("mix-20000", "benchmark mix, 20,000 pods, 400 types", Bar::Times(300.0)),
     ("preferences-4000", "4,000 pods with preferences, Respect", Bar::Times(300.0)),
     ("ten-pods", "10 pods, warm snapshot of 1,000 nodes", Bar::Seconds(0.001)),
     ("deployments-100000", "100,000 pods in 200 Deployments, 1,000 types", Bar::Seconds(1.0)),
     ("removal-1000", "one removal, 1,000 nodes, 30,000 pods", Bar::Distribution(0.001, 0.010)),
+    (
+        "removal-full-1000",
+        "one removal, 1,000 full nodes: new ones are needed",
+        Bar::Distribution(0.001, 0.010),
+    ),
+    ("allocations", "memory that one removal asks for, 10,000 nodes", Bar::SameBytes),
     ("removals-10000", "all single removals, 10,000 nodes, 300,000 pods", Bar::Seconds(15.0)),
+    ("check-5000", "checking a plan for 5,000 pods, 1,000 nodes, 30,000 pods", Bar::Shown),
     ("snapshot-10000", "snapshot of 10,000 nodes, 300,000 pods", Bar::Bytes(300e6)),
     ("plain-2000", "cost of 2,000 plain pods in 20 Deployments", Bar::Cost),
     ("gap", "cost above the bound, plain workloads of 1,000 pods and more", Bar::Share(0.03)),
@@ -68,14 +79,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             continue;
         }
         let figures = in_own_process(name, args.catalog.as_deref())?;
-        let theirs = match (oracle, measure::scenario(name), bar) {
-            (Some(oracle), Some(scenario), Bar::Times(_) | Bar::Cost) => {
-                let scratch = std::env::temp_dir().join(format!("solver-bench-{}", std::process::id()));
-                manifests::write(&scenario, &scratch)?;
-                let verdict = reference::run(oracle, &scratch, &["--timeout", &args.oracle_timeout]);
-                std::fs::remove_dir_all(&scratch).context("remove the scratch directory")?;
-                Some(verdict?)
-            }
+        let theirs = match (oracle, measure::scenario(name)) {
+            (Some(oracle), Some(scenario)) => beside(oracle, name, bar, &scenario, &args.oracle_timeout)?,
             _ => None,
         };
         let row = judged(name, what, bar, figures, theirs.as_ref());
@@ -88,6 +93,29 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         println!("{}", serde_json::to_string_pretty(&rows)?);
     }
     Ok(())
+}
+
+/// Single-node simulations of the reference that are timed.
+const PROBES: &str = "20";
+
+/// What the reference makes of the same scenario, where it gets done with it in a sensible time.
+fn beside(
+    oracle: &Path,
+    name: &str,
+    bar: Bar,
+    scenario: &Scenario,
+    timeout: &str,
+) -> anyhow::Result<Option<Verdict>> {
+    let more: &[&str] = match bar {
+        Bar::Times(_) | Bar::Cost => &["--timeout", timeout],
+        Bar::Distribution(..) => &["--timeout", timeout, "--probe", PROBES],
+        _ => return Ok(None),
+    };
+    let scratch = std::env::temp_dir().join(format!("solver-bench-{}-{name}", std::process::id()));
+    manifests::write(scenario, &scratch)?;
+    let verdict = reference::run(oracle, &scratch, more);
+    std::fs::remove_dir_all(&scratch).context("remove the scratch directory")?;
+    verdict.map(Some)
 }
 
 fn in_own_process(name: &str, catalog: Option<&str>) -> anyhow::Result<Figures> {
@@ -109,7 +137,7 @@ fn judged(
     what: &'static str,
     bar: Bar,
     figures: Figures,
-    theirs: Option<&reference::Verdict>,
+    theirs: Option<&Verdict>,
 ) -> Row {
     let verdict = |met: bool| if met { "met" } else { "MISSED" };
     let gap = if figures.bound > 0.0 {
@@ -139,7 +167,11 @@ fn judged(
         ),
         Bar::Distribution(median, p99) => (
             format!("median {} s, p99 {} s", short(median), short(p99)),
-            format!("median {spent}, p99 {} s", short(figures.other)),
+            format!(
+                "median {spent}, p99 {} s; {} of the removals need new nodes",
+                short(figures.other),
+                figures.nodes
+            ),
             Some(figures.value <= median && figures.other <= p99),
         ),
         Bar::Bytes(most) => (
@@ -152,22 +184,38 @@ fn judged(
             format!("{:.2} % at most, {:.2} % on average", figures.value * 100.0, figures.other * 100.0),
             Some(figures.value <= most),
         ),
-        Bar::Shown => (String::new(), cost, None),
+        Bar::SameBytes => (
+            "no more than half as much again as with 1,000".to_owned(),
+            format!("{:.0} bytes, {:.0} with 1,000 nodes", figures.value, figures.other),
+            Some(figures.value <= 1.5 * figures.other),
+        ),
+        Bar::Shown => (String::new(), if figures.cost > 0.0 { cost } else { spent }, None),
     };
-    let reference = theirs.map_or(String::new(), |t| {
-        let more = if t.timed_out { "more than " } else { "" };
-        let cost = t.cost as f64 / 1e6;
-        format!(
-            "{more}{} s = {:.0} × ({} s of processor time = {:.0} ×), ${cost:.3}/h in {} nodes, {:.0} MB",
-            short(t.seconds),
-            t.seconds / figures.value,
-            short(t.cpu),
-            t.cpu / figures.cpu,
-            t.nodes,
-            t.peak_rss as f64 / 1e6
-        )
-    });
+    let reference = theirs.map_or(String::new(), |theirs| told(theirs, &figures));
     Row { name, what, bar: bar_text, measured, reference, verdict: met.map_or("", verdict), figures }
+}
+
+/// What the reference took, as a multiple of ours.
+fn told(theirs: &Verdict, ours: &Figures) -> String {
+    let more = if theirs.timed_out { "more than " } else { "" };
+    if let Some(probe) = theirs.probe {
+        return format!(
+            "median {} s = {:.0} ×, longest {} s, of {PROBES} nodes",
+            short(probe.median),
+            probe.median / ours.value,
+            short(probe.longest)
+        );
+    }
+    format!(
+        "{more}{} s = {:.0} × ({} s of processor time = {:.0} ×), ${:.3}/h in {} nodes, {:.0} MB",
+        short(theirs.seconds),
+        theirs.seconds / ours.value,
+        short(theirs.cpu),
+        theirs.cpu / ours.cpu,
+        theirs.cost as f64 / 1e6,
+        theirs.nodes,
+        theirs.peak_rss as f64 / 1e6
+    )
 }
 
 /// Three significant digits.
