@@ -1,19 +1,25 @@
 //! How fast pods without a place become calls to EC2, and what a large cluster costs the provisioner. Prints figures beside
 //! their bars. Uses the services of the same build as itself: only a release build says something about the bars.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use api::NodeClaim;
 use clap::Parser;
 use futures::StreamExt as _;
+use integration::wait::patiently;
 use integration::workload::Workload;
 use integration::{Service, Stack, aws, eventually};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt as _};
+use model::labels;
 use serde_json::{Value, json};
+
+/// Thousands of pods take the control plane its time on a small machine.
+const PATIENCE: u32 = 4;
 
 #[derive(Parser)]
 struct Options {
@@ -29,6 +35,9 @@ struct Options {
     /// Running pods on those nodes; then memory, idle load and a change of leader are measured instead of bursts.
     #[arg(long, default_value_t = 0)]
     bound_pods: usize,
+    /// Longest window in seconds, so that a burst that takes its time to be created is one decision all the same.
+    #[arg(long, default_value_t = 120)]
+    longest_window: u32,
     /// Changes of pods a second while the idle load is measured.
     #[arg(long, default_value_t = 100)]
     changes: u32,
@@ -45,21 +54,22 @@ fn main() -> Result<()> {
 
 async fn measure(stack: &Stack, options: &Options) -> Result<()> {
     let client = stack.admin().await?;
-    nodes(&client, options.nodes).await?;
     if options.bound_pods > 0 {
-        bound_pods(&client, options.nodes, options.bound_pods).await?;
         return large(stack, &client, options).await;
     }
+    nodes(&client, options.nodes, None).await?;
     start(stack, "pricing-cache", 1)?;
     start(stack, "termination", 1)?;
-    let provisioner = start(stack, "provisioner", 1)?;
+    let longest = format!("--arg=--batch-max-duration={}s", options.longest_window);
+    let provisioner = start_with(stack, "provisioner", 1, &[&longest])?;
     let workload = Workload::new(stack, "bench", json!({}), json!({})).await?;
     let (mut first, mut all) = (Vec::new(), Vec::new());
     // The first round makes launch templates and warms up connections; it is shown and not counted.
     for round in 0..=options.rounds {
-        let figures = burst(stack, &workload, options.pods).await?;
+        let (windows, figures) = burst(stack, &workload, options.pods).await?;
         println!(
-            "round {round}: {} fleet calls, first {:.1} ms and last {:.1} ms after the window closed",
+            "round {round}: {} windows, {} fleet calls, first {:.1} ms and last {:.1} ms after their window closed",
+            windows,
             figures.len(),
             figures.first().copied().unwrap_or_default(),
             figures.last().copied().unwrap_or_default()
@@ -89,13 +99,18 @@ fn show(what: &str, values: &mut [f64]) {
 
 /// Binaries of the same build as this program.
 fn start(stack: &Stack, name: &str, replica: u32) -> Result<Service> {
-    let directory = std::env::current_exe()?.parent().context("the program lies in a directory")?.to_owned();
-    let directory = directory.to_str().context("a path in UTF-8")?;
-    Service::start_with(stack, name, replica, &["--bin-dir", directory])
+    start_with(stack, name, replica, &[])
 }
 
-/// Milliseconds from the end of the window to the beginning of each fleet call, in order.
-async fn burst(stack: &Stack, workload: &Workload, pods: u32) -> Result<Vec<f64>> {
+fn start_with(stack: &Stack, name: &str, replica: u32, options: &[&str]) -> Result<Service> {
+    let directory = std::env::current_exe()?.parent().context("the program lies in a directory")?.to_owned();
+    let directory = directory.to_str().context("a path in UTF-8")?;
+    let options = [&["--bin-dir", directory], options].concat();
+    Service::start_with(stack, name, replica, &options)
+}
+
+/// Windows, and milliseconds from the end of its window to the beginning of each fleet call, in order.
+async fn burst(stack: &Stack, workload: &Workload, pods: u32) -> Result<(usize, Vec<f64>)> {
     let since = aws::get(stack, "/calls?limit=1")?["requests"][0]["n"].as_i64().unwrap_or(0);
     let shares: [(&str, u32, &str); 4] = [
         ("a", pods * 4 / 10, "100m"),
@@ -108,7 +123,7 @@ async fn burst(stack: &Stack, workload: &Workload, pods: u32) -> Result<Vec<f64>
         workload.deploy(name, count, cpu, json!({})).await?;
     }
     let total: usize = shares.iter().map(|(_, count, _)| *count as usize).sum();
-    let calls = eventually("a fleet call for every claim, and a claim for every pod", || async {
+    let calls = patiently(PATIENCE, "a fleet call for every claim, and a claim for every pod", || async {
         let waiting =
             workload.pods().list(&ListParams::default().fields("spec.nodeName=")).await?.items.len();
         let pods = workload.pods().list(&ListParams::default().limit(1)).await?;
@@ -130,14 +145,14 @@ async fn burst(stack: &Stack, workload: &Workload, pods: u32) -> Result<Vec<f64>
         .collect();
     figures.sort_by(f64::total_cmp);
     clear(workload).await?;
-    Ok(figures)
+    Ok((closed.len(), figures))
 }
 
 async fn clear(workload: &Workload) -> Result<()> {
     workload.deployments().delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
     let claims: Api<NodeClaim> = Api::all(workload.client.clone());
     claims.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
-    eventually("an empty cluster", || async {
+    patiently(PATIENCE, "an empty cluster", || async {
         let pods = workload.pods().list(&ListParams::default().limit(1)).await?.items;
         Ok((pods.is_empty() && workload.claims().await?.is_empty()).then_some(()))
     })
@@ -164,14 +179,15 @@ fn windows(stack: &Stack, began: Timestamp) -> Result<Vec<f64>> {
     Ok(found.collect())
 }
 
-async fn nodes(client: &Client, count: usize) -> Result<()> {
+/// Nodes of the pool with a claim each, or of nobody.
+async fn nodes(client: &Client, count: usize, pool: Option<&str>) -> Result<()> {
     let api: Api<Node> = Api::all(client.clone());
     let make = |index: usize| {
         let api = api.clone();
         async move {
             let name = format!("other-{index}");
             let amounts = json!({"cpu": "16", "memory": "64Gi", "pods": "110"});
-            let node: Node = serde_json::from_value(json!({
+            let mut node: Node = serde_json::from_value(json!({
                 "metadata": {
                     "name": name,
                     "labels": {
@@ -185,6 +201,10 @@ async fn nodes(client: &Client, count: usize) -> Result<()> {
                     "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "ready"}],
                 },
             }))?;
+            if let Some(pool) = pool {
+                node.labels_mut().extend(of_pool(pool));
+                claim(client, &name, pool, index).await?;
+            }
             api.create(&PostParams::default(), &node).await?;
             anyhow::Ok(())
         }
@@ -192,6 +212,58 @@ async fn nodes(client: &Client, count: usize) -> Result<()> {
     let made: Vec<Result<()>> =
         futures::stream::iter((0..count).map(make)).buffer_unordered(32).collect().await;
     made.into_iter().collect()
+}
+
+/// What claims and nodes of a pool have in common.
+fn of_pool(pool: &str) -> BTreeMap<String, String> {
+    let own = [
+        ("karpenter.sh/nodepool", pool),
+        ("karpenter.k8s.aws/ec2nodeclass", pool),
+        ("karpenter.sh/capacity-type", "on-demand"),
+        ("karpenter.sh/registered", "true"),
+        ("karpenter.sh/initialized", "true"),
+        ("node.kubernetes.io/instance-type", "m5.4xlarge"),
+        ("topology.kubernetes.io/zone", "us-west-2a"),
+        ("topology.kubernetes.io/region", "us-west-2"),
+        ("topology.k8s.aws/zone-id", "usw2-az1"),
+        ("karpenter.k8s.aws/instance-family", "m5"),
+        ("karpenter.k8s.aws/instance-category", "m"),
+        ("karpenter.k8s.aws/instance-generation", "5"),
+        ("karpenter.k8s.aws/instance-size", "4xlarge"),
+        ("karpenter.k8s.aws/instance-cpu", "16"),
+        ("karpenter.k8s.aws/instance-memory", "65536"),
+        ("karpenter.k8s.aws/instance-hypervisor", "nitro"),
+    ];
+    own.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+}
+
+/// A claim whose life has come as far as it goes.
+async fn claim(client: &Client, name: &str, pool: &str, index: usize) -> Result<()> {
+    let amounts = json!({"cpu": "16", "memory": "64Gi", "pods": "110"});
+    let condition = |kind: &str| {
+        json!({"type": kind, "status": "True", "reason": kind, "message": "", "observedGeneration": 1,
+               "lastTransitionTime": "2026-01-01T00:00:00Z"})
+    };
+    let object: NodeClaim = serde_json::from_value(json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+        "metadata": {
+            "name": name, "labels": of_pool(pool), "finalizers": ["karpenter.sh/termination"],
+            "annotations": {labels::TAGGED: "true", labels::CLUSTER_NAME_TAGGED: "true"},
+        },
+        "spec": {
+            "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": pool},
+            "requirements": [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["m5.4xlarge"]}],
+        },
+    }))?;
+    let api: Api<NodeClaim> = Api::all(client.clone());
+    api.create(&PostParams::default(), &object).await?;
+    let status = json!({"status": {
+        "providerID": format!("aws:///us-west-2a/i-other{index:012}"), "nodeName": name, "imageID": "ami-1",
+        "capacity": amounts, "allocatable": amounts,
+        "conditions": [condition("Launched"), condition("Registered"), condition("Initialized"), condition("Ready")],
+    }});
+    api.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await?;
+    Ok(())
 }
 
 /// Pods bound to the nodes as if a scheduler had done it, of 300 workloads.
@@ -234,11 +306,13 @@ async fn bound_pods(client: &Client, nodes: usize, count: usize) -> Result<()> {
 }
 
 async fn large(stack: &Stack, client: &Client, options: &Options) -> Result<()> {
+    let workload = Workload::new(stack, "idle", json!({}), json!({})).await?;
+    nodes(client, options.nodes, Some(&workload.name)).await?;
+    bound_pods(client, options.nodes, options.bound_pods).await?;
     start(stack, "pricing-cache", 1)?;
     let began = Instant::now();
     let (one, two) = (start(stack, "provisioner", 1)?, start(stack, "provisioner", 2)?);
     println!("two provisioners ready after {:.1} s", began.elapsed().as_secs_f64());
-    let workload = Workload::new(stack, "idle", json!({}), json!({})).await?;
     tokio::time::sleep(Duration::from_secs(10)).await;
     for service in [&one, &two] {
         println!("{}: {} MB resident (bar 400)", service.identity(), service.resident_bytes()? / 1_000_000);

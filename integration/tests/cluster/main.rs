@@ -54,6 +54,7 @@ fn main() -> ExitCode {
     tests.extend(nodeclass::tests());
     tests.extend(provisioning::tests());
     tests.extend(provisioning_markets::tests());
+    tests.extend(provisioning_placement::tests());
     tests.extend(provisioning_sizes::tests());
     tests.extend(provisioning_soak::tests());
     tests.extend(real_node::tests());
@@ -77,7 +78,7 @@ fn main() -> ExitCode {
     tests.extend(pricing_cli::tests());
     // Cluster tests of services whose issues are still open: they run with the long proofs until each has been green often
     // enough to judge every change by it.
-    for young in [interruption_replacement::tests(), provisioning_placement::tests()] {
+    for young in [interruption_replacement::tests()] {
         tests.extend(young.into_iter().map(|test| Test { soak: true, alone: true, ..test }));
     }
     integration::run(tests)

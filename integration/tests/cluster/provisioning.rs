@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
+use api::NodePool;
 use integration::rpc::Impersonation;
 use integration::workload::Workload;
 use integration::{Service, Stack, Test, aws, eventually, test};
 use k8s_openapi::api::core::v1::Event;
 use kube::ResourceExt as _;
-use kube::api::{Api, ListParams};
+use kube::api::{Api, ListParams, Patch, PatchParams};
 use model::labels;
 use proto::provisioner::v1::provisioner_client::ProvisionerClient;
 use proto::provisioner::v1::{
@@ -27,6 +28,42 @@ pub(crate) fn tests() -> Vec<Test> {
     ]
 }
 
+/// What people's boards ask the provisioner for, by the reference's names; those of things that go wrong are not there
+/// before they do.
+const METRICS: [&str; 31] = [
+    "karpenter_build_info ",
+    "karpenter_nodeclaims_created_total ",
+    "karpenter_nodes_created_total ",
+    "karpenter_nodes_allocatable ",
+    "karpenter_nodes_total_pod_requests ",
+    "karpenter_nodes_system_overhead ",
+    "karpenter_nodes_current_lifetime_seconds ",
+    "karpenter_pods_state ",
+    "karpenter_pods_startup_duration_seconds ",
+    "karpenter_pods_bound_duration_seconds ",
+    "karpenter_pods_provisioning_bound_duration_seconds ",
+    "karpenter_pods_provisioning_startup_duration_seconds ",
+    "karpenter_pods_scheduling_decision_duration_seconds ",
+    "karpenter_nodepools_limit ",
+    "karpenter_nodepools_usage ",
+    "karpenter_nodepools_cost_total ",
+    "karpenter_scheduler_scheduling_duration_seconds ",
+    "karpenter_scheduler_queue_depth ",
+    "karpenter_scheduler_unschedulable_pods_count ",
+    "karpenter_scheduler_ignored_pods_count ",
+    "karpenter_cluster_utilization_percent ",
+    "karpenter_cluster_state_node_count ",
+    "karpenter_cluster_state_synced ",
+    "karpenter_cluster_state_unsynced_time_seconds ",
+    "karpenter_cloudprovider_duration_seconds ",
+    "karpenter_ec2nodeclasses_userdata_bytes ",
+    "operator_nodeclaim_status_condition_count ",
+    "operator_nodeclaim_status_condition_transition_seconds ",
+    "operator_nodepool_status_condition_count ",
+    "operator_ec2nodeclass_status_condition_count ",
+    "leader_election_master_status ",
+];
+
 /// Everything from a pending pod to a running one and back; the provisioner, second in the list, gets these flags.
 pub(crate) fn services(stack: &Stack, flags: &[&str]) -> Result<Vec<Service>> {
     Ok(vec![
@@ -42,7 +79,7 @@ pub(crate) fn stop(stack: &Stack, services: &[Service]) -> Result<()> {
 
 async fn mixed_pods_become_nodes_that_fit_them_and_run(stack: Stack) -> Result<()> {
     let running = services(&stack, &[])?;
-    let workload = Workload::new(&stack, "mixed", json!({}), json!({})).await?;
+    let workload = Workload::new(&stack, "mixed", json!({"limits": {"cpu": "2000"}}), json!({})).await?;
     let selector = |pairs: Value| json!({"nodeSelector": pairs});
     let spread = json!({"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": labels::ZONE,
         "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": {"app": "spread"}}}]});
@@ -103,8 +140,44 @@ async fn mixed_pods_become_nodes_that_fit_them_and_run(stack: Stack) -> Result<(
     ensure!(cost > 0.0, "the pool costs nothing");
     let bound = provisioner.metric("karpenter_pods_state", &format!("namespace=\"{}\"", workload.name))?;
     ensure!(bound as usize == 500, "{bound} of 500 pods are shown");
+    let page = provisioner.admin_get("/metrics")?;
+    let missing: Vec<&&str> = METRICS
+        .iter()
+        .filter(|name| !page.lines().any(|line| line.starts_with("# TYPE") && line.contains(*name)))
+        .collect();
+    ensure!(missing.is_empty(), "metrics that the reference has: {missing:?}");
+    ensure!(provisioner.metric("karpenter_provisioner_unsound_plans_total", "")? == 0.0, "an unsound plan");
+    let disruption = Service::start(&stack, "disruption", 1, &[])?;
+    nothing_is_left_without_pods(&stack, &workload, &placed).await?;
+    disruption.stop(&stack)?;
     workload.remove().await?;
     stop(&stack, &running)
+}
+
+/// Scaled to nothing, the cluster has no node, no claim and no instance any more.
+async fn nothing_is_left_without_pods(
+    stack: &Stack,
+    workload: &Workload,
+    deployments: &BTreeMap<&str, Vec<String>>,
+) -> Result<()> {
+    let pools: Api<NodePool> = Api::all(workload.client.clone());
+    let at_once = json!({"spec": {"disruption": {
+        "consolidationPolicy": "WhenEmpty", "consolidateAfter": "0s", "budgets": [{"nodes": "100%"}],
+    }}});
+    pools.patch(&workload.name, &PatchParams::default(), &Patch::Merge(at_once)).await?;
+    for name in deployments.keys() {
+        workload.scale(name, 0).await?;
+    }
+    eventually("claims and nodes to be gone", || async {
+        Ok((workload.claims().await?.is_empty() && workload.nodes().await?.is_empty()).then_some(()))
+    })
+    .await?;
+    let left = aws::get(stack, "/instances?state=running")?;
+    let left = left["instances"].as_array().cloned().context("a list of instances")?;
+    let ours: Vec<_> =
+        left.iter().filter(|i| i["tags"]["karpenter.sh/nodepool"] == workload.name.as_str()).collect();
+    ensure!(ours.is_empty(), "instances without a claim: {ours:?}");
+    Ok(())
 }
 
 /// One instance a claim, tagged for it, and of the type, zone and way of buying that claim and node say.
@@ -173,6 +246,9 @@ async fn a_pod_that_fits_nowhere_is_explained_once_and_nothing_is_made(stack: St
     ensure!(same == 1, "told {same} times: {told:?}");
     ensure!(workload.claims().await?.is_empty(), "a claim was made for a pod that fits nowhere");
     ensure!(provisioner.metric("karpenter_scheduler_unschedulable_pods_count", "")? >= 1.0, "not counted");
+    let anywhere = provisioner
+        .metric("karpenter_scheduler_pending_pods_by_effective_zone_count", "zone=\"flexible\"")?;
+    ensure!(anywhere >= 1.0, "a pod that waits is counted by the zone it could run in: {anywhere}");
 
     let person =
         Impersonation::new(&stack, runtime::Service::Disruption, runtime::Service::Provisioner).await?;

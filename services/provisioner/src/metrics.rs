@@ -5,6 +5,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 
 /// Seconds, as all duration histograms of the reference.
@@ -20,6 +21,24 @@ const CONTROLLER: &str = "provisioner";
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct Controller {
     controller: &'static str,
+}
+
+/// One decision.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Run {
+    controller: &'static str,
+    scheduling_id: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct InZone {
+    controller: &'static str,
+    zone: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OfPool {
+    nodepool: String,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -38,9 +57,12 @@ pub(crate) struct Metrics {
     scheduling: Histograms,
     /// The name of earlier releases, which people's boards still have.
     scheduling_alias: Histogram,
-    queue_depth: Family<Controller, Gauge>,
-    unfinished: Family<Controller, Float>,
+    queue_depth: Family<Run, Gauge>,
+    unfinished: Family<Run, Float>,
     unschedulable: Family<Controller, Gauge>,
+    by_zone: Family<InZone, Gauge>,
+    unpriced: Family<OfPool, Counter>,
+    unsound: Counter,
     ignored: Gauge,
     decision: Histogram,
     created: Family<Created, Counter>,
@@ -49,6 +71,10 @@ pub(crate) struct Metrics {
     unsynced: Float,
     pub(crate) batch_size: Histogram,
     pub(crate) decided_to_created: Histogram,
+}
+
+fn run(id: u64) -> Run {
+    Run { controller: CONTROLLER, scheduling_id: id.to_string() }
 }
 
 fn histogram() -> Histogram {
@@ -64,6 +90,9 @@ impl Metrics {
             queue_depth: Family::default(),
             unfinished: Family::default(),
             unschedulable: Family::default(),
+            by_zone: Family::default(),
+            unpriced: Family::default(),
+            unsound: Counter::default(),
             ignored: Gauge::default(),
             decision: histogram(),
             created: Family::default(),
@@ -96,6 +125,21 @@ impl Metrics {
             "karpenter_scheduler_unschedulable_pods_count",
             "Pods that no node could be found or made for",
             m.unschedulable.clone(),
+        );
+        r.register(
+            "karpenter_scheduler_pending_pods_by_effective_zone_count",
+            "Pods being decided about by the only zone they can run in; flexible: several, none: no zone that is sold",
+            m.by_zone.clone(),
+        );
+        r.register(
+            "karpenter_nodepools_cost_tracker_errors_total",
+            "Nodes whose price is not known, by NodePool",
+            m.unpriced.clone(),
+        );
+        r.register(
+            "karpenter_provisioner_unsound_plans_total",
+            "Plans that broke a rule and were not carried out",
+            m.unsound.clone(),
         );
         r.register(
             "karpenter_scheduler_ignored_pods_count",
@@ -142,20 +186,39 @@ impl Metrics {
         self.unsynced.set(if synced { 0.0 } else { unsynced });
     }
 
-    pub(crate) fn begin(&self, pods: usize) {
-        let labels = Controller { controller: CONTROLLER };
-        self.queue_depth.get_or_create(&labels).set(i64::try_from(pods).unwrap_or(i64::MAX));
-        self.unfinished.get_or_create(&labels).set(0.0);
+    /// A decision begins; `id` tells it from others.
+    pub(crate) fn begin(&self, id: u64, pods: usize) {
+        self.queue_depth.clear();
+        self.queue_depth.get_or_create(&run(id)).set(i64::try_from(pods).unwrap_or(i64::MAX));
+        self.unfinished.get_or_create(&run(id)).set(0.0);
     }
 
-    pub(crate) fn decided(&self, seconds: f64, unschedulable: usize, ignored: usize) {
+    pub(crate) fn decided(&self, id: u64, seconds: f64, unschedulable: usize, ignored: usize) {
         let labels = Controller { controller: CONTROLLER };
         self.scheduling.get_or_create(&labels).observe(seconds);
         self.scheduling_alias.observe(seconds);
-        self.queue_depth.get_or_create(&labels).set(0);
-        self.unfinished.remove(&labels);
+        self.queue_depth.get_or_create(&run(id)).set(0);
+        self.unfinished.remove(&run(id));
         self.unschedulable.get_or_create(&labels).set(i64::try_from(unschedulable).unwrap_or(i64::MAX));
         self.ignored.set(i64::try_from(ignored).unwrap_or(i64::MAX));
+    }
+
+    /// Pods of the last decision by zone.
+    pub(crate) fn zones(&self, pods: &BTreeMap<String, usize>) {
+        self.by_zone.clear();
+        for (zone, count) in pods {
+            let labels = InZone { controller: CONTROLLER, zone: zone.clone() };
+            self.by_zone.get_or_create(&labels).set(i64::try_from(*count).unwrap_or(i64::MAX));
+        }
+    }
+
+    pub(crate) fn unsound(&self, plans: usize) {
+        self.unsound.inc_by(plans as u64);
+    }
+
+    /// A node of the pool was launched, and nothing tells what it costs.
+    pub(crate) fn unpriced(&self, nodepool: &str) {
+        self.unpriced.get_or_create(&OfPool { nodepool: nodepool.to_owned() }).inc();
     }
 
     /// The first decision about a pod.

@@ -43,7 +43,7 @@ mod update;
 mod volumes;
 mod world;
 
-pub use explain::{Explanation, PoolMiss, Rule, explain};
+pub use explain::{Explanation, PoolMiss, Rule, explain, relaxed};
 pub use options::{Effort, MinValuesPolicy, Options, PreferencePolicy};
 pub use plan::{ExistingNode, Launch, NewNode, Plan, PodRef, Unschedulable};
 pub use snapshot::Snapshot;

@@ -4,6 +4,8 @@
 //! preferred pod affinity, then anti-affinity, then node affinity, a `ScheduleAnyway` spread, and last it puts up with soft
 //! taints.
 
+use std::fmt;
+
 use model::pod::{PodAffinityTerm, PodSpec, TopologySpread, WeightedNodeTerm, WhenUnsatisfiable};
 use model::requirements::Requirements;
 use model::taint::Toleration;
@@ -29,10 +31,44 @@ pub(crate) struct Rung<'a> {
 pub(crate) fn ladder(spec: &PodSpec, policy: PreferencePolicy, soft_taints: bool) -> Vec<Rung<'_>> {
     let mut now = State::new(spec, policy);
     let mut rungs = vec![now.rung(spec)];
-    while now.relax(soft_taints) {
+    while now.relax(soft_taints).is_some() {
         rungs.push(now.rung(spec));
     }
     rungs
+}
+
+/// What is given up from one rung to the next, in order.
+pub(crate) fn given_up(spec: &PodSpec, policy: PreferencePolicy, soft_taints: bool) -> Vec<Dropped<'_>> {
+    let mut now = State::new(spec, policy);
+    std::iter::from_fn(|| now.relax(soft_taints)).collect()
+}
+
+/// One thing that a pod gives up.
+#[derive(Clone, Debug)]
+pub(crate) enum Dropped<'a> {
+    RequiredTerm(&'a Requirements),
+    Affinity(i32, &'a PodAffinityTerm),
+    AntiAffinity(i32, &'a PodAffinityTerm),
+    NodeTerm(&'a WeightedNodeTerm),
+    Spread(&'a TopologySpread),
+    SoftTaints,
+}
+
+impl fmt::Display for Dropped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::RequiredTerm(term) => write!(f, "the alternative {term} of its required node affinity"),
+            Self::Affinity(weight, term) => {
+                write!(f, "preferred pod affinity by {} (weight {weight})", term.topology_key)
+            }
+            Self::AntiAffinity(weight, term) => {
+                write!(f, "preferred pod anti-affinity by {} (weight {weight})", term.topology_key)
+            }
+            Self::NodeTerm(own) => write!(f, "preferred node affinity {} (weight {})", own.term, own.weight),
+            Self::Spread(spread) => write!(f, "spread over {} (ScheduleAnyway)", spread.topology_key),
+            Self::SoftTaints => f.write_str("keeping off PreferNoSchedule taints"),
+        }
+    }
 }
 
 struct State<'a> {
@@ -68,25 +104,28 @@ impl<'a> State<'a> {
         }
     }
 
-    fn relax(&mut self, soft_taints: bool) -> bool {
-        if self.required.len() > 1 {
+    fn relax(&mut self, soft_taints: bool) -> Option<Dropped<'a>> {
+        if let [first, _, ..] = self.required {
             self.required = &self.required[1..];
+            Some(Dropped::RequiredTerm(first))
         } else if !self.pod_affinity.is_empty() {
-            self.pod_affinity.remove(0);
+            let (weight, term) = self.pod_affinity.remove(0);
+            Some(Dropped::Affinity(weight, term))
         } else if !self.pod_anti_affinity.is_empty() {
-            self.pod_anti_affinity.remove(0);
+            let (weight, term) = self.pod_anti_affinity.remove(0);
+            Some(Dropped::AntiAffinity(weight, term))
         } else if !self.node_terms.is_empty() {
-            self.node_terms.remove(0);
+            Some(Dropped::NodeTerm(self.node_terms.remove(0)))
         } else if let Some(soft) =
             self.spread.iter().position(|s| s.when_unsatisfiable == WhenUnsatisfiable::ScheduleAnyway)
         {
-            self.spread.swap_remove(soft);
+            Some(Dropped::Spread(self.spread.swap_remove(soft)))
         } else if soft_taints && !self.tolerates_soft {
             self.tolerates_soft = true;
+            Some(Dropped::SoftTaints)
         } else {
-            return false;
+            None
         }
-        true
     }
 
     fn rung(&self, spec: &'a PodSpec) -> Rung<'a> {

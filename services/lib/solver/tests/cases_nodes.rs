@@ -4,6 +4,7 @@ mod fixture;
 
 use fixture::*;
 use model::catalog::CapacityType;
+use model::labels;
 use model::taint::Effect;
 use solver::{Change, Options, simulate};
 
@@ -326,4 +327,19 @@ fn explanations_say_why_here_and_why_not_there() {
     assert_eq!(why.pools.len(), 2);
     assert!(why.pools[0].miss.contains("taint gpu:NoSchedule is not tolerated"), "{why}");
     assert!(solver::explain(&snapshot, "default", "nobody", Some(&plan), &options).is_none());
+}
+
+#[test]
+fn what_a_pod_has_to_give_up_is_named_in_order() {
+    let wishes = pod("wishes")
+        .cpu("1")
+        .prefers(50, is(labels::ZONE, &["nowhere"]))
+        .prefers(90, is(labels::ARCH, &["none"]))
+        .prefers(10, is(labels::ZONE, &[ZONES[0]]));
+    let snapshot = default_cluster().pod(wishes).pod(pod("content").cpu("1")).snapshot();
+    let options = Options::default();
+    let given_up = solver::relaxed(&snapshot, "default", "wishes", &options);
+    assert_eq!(given_up.len(), 2, "{given_up:?}");
+    assert!(given_up[0].contains("weight 90") && given_up[1].contains("weight 50"), "{given_up:?}");
+    assert!(solver::relaxed(&snapshot, "default", "content", &options).is_empty());
 }

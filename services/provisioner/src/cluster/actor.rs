@@ -1,5 +1,6 @@
 //! The task that owns the cluster's state: takes in watches, publishes views, tells the batcher about pods that wait.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,6 +42,8 @@ pub(crate) enum Message {
     Budget(Change<PodDisruptionBudget>),
     Namespace(Change<Namespace>),
     Fresh(oneshot::Sender<Arc<ClusterView>>),
+    /// As `Fresh`, with the input that the view's snapshot stands for.
+    FreshWithInput(oneshot::Sender<(Arc<ClusterView>, ClusterInput)>),
     /// Everything a snapshot is built from, for questions about another cluster than this one.
     Input(oneshot::Sender<ClusterInput>),
     Pod(Streamed<Pod>),
@@ -101,11 +104,17 @@ pub(super) struct Actor {
     pub(super) unsynced_since: Timestamp,
 }
 
+/// Who waits for the next view.
+enum Asked {
+    View(oneshot::Sender<Arc<ClusterView>>),
+    WithInput(oneshot::Sender<(Arc<ClusterView>, ClusterInput)>),
+}
+
 impl Actor {
     pub(super) async fn run(mut self, stop: CancellationToken) -> anyhow::Result<()> {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut asked: Vec<oneshot::Sender<Arc<ClusterView>>> = Vec::new();
+        let mut asked: Vec<Asked> = Vec::new();
         loop {
             let mut publish = false;
             tokio::select! {
@@ -136,13 +145,20 @@ impl Actor {
                 self.publish().await?;
                 let view = Arc::clone(&self.latest.borrow());
                 for reply in asked.drain(..) {
-                    let _ = reply.send(Arc::clone(&view));
+                    // Whoever does not wait any more needs no answer.
+                    match reply {
+                        Asked::View(reply) => drop(reply.send(Arc::clone(&view))),
+                        Asked::WithInput(reply) => {
+                            let input = self.state.input_with((*view.usable_pools).clone());
+                            drop(reply.send((Arc::clone(&view), input)));
+                        }
+                    }
                 }
             }
         }
     }
 
-    fn take(&mut self, message: Message, asked: &mut Vec<oneshot::Sender<Arc<ClusterView>>>) {
+    fn take(&mut self, message: Message, asked: &mut Vec<Asked>) {
         let now = Timestamp::now();
         let state = &mut self.state;
         let kind = match &message {
@@ -184,7 +200,8 @@ impl Actor {
             Message::Csi(change) => state.csi(change, now),
             Message::Budget(change) => state.budget(change, now),
             Message::Namespace(change) => state.namespace(change),
-            Message::Fresh(reply) => asked.push(reply),
+            Message::Fresh(reply) => asked.push(Asked::View(reply)),
+            Message::FreshWithInput(reply) => asked.push(Asked::WithInput(reply)),
             Message::Input(reply) => {
                 let _ = reply.send(state.input());
             }
@@ -295,8 +312,21 @@ impl Actor {
             placeholders: Arc::clone(&state.buffers.owners),
             bound_pods: u32::try_from(state.pods.bound).unwrap_or(u32::MAX),
         };
+        self.note_unpriced(&old, &view, &delta.nodes);
         self.latest.send_replace(Arc::new(view));
         Ok(())
+    }
+
+    /// Counts, once each, nodes of ours whose price nothing in the catalogue tells: their pool's cost lacks them.
+    fn note_unpriced(&self, old: &ClusterView, new: &ClusterView, changed: &BTreeSet<Arc<str>>) {
+        let launched = |view: &ClusterView, name: &Arc<str>| view.nodes.get(name).is_some_and(|n| n.launched);
+        for name in changed.iter().filter(|name| launched(new, name) && !launched(old, name)) {
+            let pool = new.nodes.get(name).and_then(|n| n.node.pool.as_deref());
+            let priced = new.snapshot.node_id(name).and_then(|id| new.snapshot.node_price(id));
+            if let (Some(pool), None) = (pool, priced) {
+                self.metrics.unpriced(pool);
+            }
+        }
     }
 }
 

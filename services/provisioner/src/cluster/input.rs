@@ -14,6 +14,10 @@ use super::view::{Burden, Daemons, NodeView, PendingPod, PodFacts, PodName, Pool
 
 impl State {
     pub(super) fn input(&self) -> ClusterInput {
+        self.input_with(pools::usable(&self.pools, &self.offer, &self.nodes.held_reservations()))
+    }
+
+    pub(super) fn input_with(&self, pools: Vec<model::pool::NodePool>) -> ClusterInput {
         let mut pods = Vec::with_capacity(self.pods.records.len());
         for record in self.pods.records.values() {
             let node = match &record.shown {
@@ -29,7 +33,7 @@ impl State {
         ClusterInput {
             pods,
             nodes: self.nodes.entries.values().map(|e| e.node.clone()).collect(),
-            pools: pools::usable(&self.pools, &self.offer, &self.nodes.held_reservations()),
+            pools,
             daemon_sets: self.daemons.converted.values().cloned().collect(),
             namespaces: self.namespaces.clone(),
             extra_well_known: Default::default(),

@@ -113,6 +113,13 @@ impl ClusterHandle {
         self.latest()
     }
 
+    /// As [`Self::fresh`], with the input that the view's snapshot stands for. `None` when the process is ending.
+    pub(crate) async fn fresh_with_input(&self) -> Option<(Arc<ClusterView>, ClusterInput)> {
+        let (reply, answer) = oneshot::channel();
+        self.inbox.send(Message::FreshWithInput(reply)).await.ok()?;
+        answer.await.ok()
+    }
+
     /// Claims that were just created count from now on, also before a watch shows them.
     pub(crate) async fn assume(&self, claims: Vec<Arc<NodeClaim>>) {
         let (done, taken) = oneshot::channel();

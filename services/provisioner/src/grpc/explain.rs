@@ -60,6 +60,7 @@ pub(super) fn answer(
         return answer;
     };
     answer.rejections = wire::rejections(&why);
+    answer.relaxed = solver::relaxed(&view.snapshot, &pod.namespace, &pod.name, &options);
     let uids = wire::Uids::of(view, []);
     if let Some((index, node)) = plan.new_nodes.iter().enumerate().find(|(_, n)| n.pods.contains(&key)) {
         answer.planned = Some(wire::planned(node, index, &uids));

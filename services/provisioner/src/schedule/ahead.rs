@@ -1,14 +1,17 @@
-//! Solving ahead: when pods have stopped coming but their window is still open, the decision is prepared for the cluster as it
-//! is then. If nothing changes until the window closes, it is the decision; otherwise it is thrown away.
+//! One decision under way, and deciding ahead: when pods have stopped coming but their window is still open, the decision is
+//! prepared for the cluster as it is then. If nothing changes until the window closes, it is the decision; otherwise it is
+//! thrown away.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use model::pool::ClusterInput;
 use solver::{Options, Plan};
 use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::{vet, zones};
 use crate::cluster::ClusterView;
 
 /// The longest that one decision may take.
@@ -18,36 +21,63 @@ const LIMIT: Duration = Duration::from_secs(60);
 pub(super) struct Solving {
     /// Of the view that it is about.
     version: u64,
-    not_wanted: Arc<AtomicBool>,
-    plan: JoinHandle<Plan>,
+    /// Made before its window was closed.
+    pub(super) is_ahead: bool,
+    _wanted: DropGuard,
+    solved: JoinHandle<Solved>,
+}
+
+/// A decision.
+pub(super) struct Solved {
+    /// May be carried out as it is.
+    pub(super) plan: Plan,
+    /// Plans for the same pods that broke a rule before this one.
+    pub(super) unsound: usize,
+    /// Pods by the zone that they can only run in.
+    pub(super) zones: BTreeMap<String, usize>,
+    /// What the second opinion took.
+    pub(super) checked_in: Duration,
 }
 
 impl Solving {
-    /// Runs on the pool for computing until it is done, unwanted, or `lost`.
-    pub(super) fn start(view: &Arc<ClusterView>, options: Options, lost: &CancellationToken) -> Self {
-        let not_wanted = Arc::new(AtomicBool::new(false));
-        let (version, view, lost, unwanted) =
-            (view.version, Arc::clone(view), lost.clone(), Arc::clone(&not_wanted));
+    /// Runs on the pool for computing until it is done, unwanted, or `lost`. `input` is what the view's snapshot stands for.
+    pub(super) fn start(
+        view: &Arc<ClusterView>,
+        input: ClusterInput,
+        options: Options,
+        lost: &CancellationToken,
+    ) -> Self {
+        let unwanted = CancellationToken::new();
+        let (version, view, lost, no_more) = (view.version, Arc::clone(view), lost.clone(), unwanted.clone());
         let solve = move || {
             let deadline = Instant::now() + LIMIT;
-            solver::solve(&view.snapshot, &options, &|| {
-                Instant::now() < deadline && !lost.is_cancelled() && !unwanted.load(Ordering::Relaxed)
-            })
+            let plan = solver::solve(&view.snapshot, &options, &|| {
+                Instant::now() < deadline && !lost.is_cancelled() && !no_more.is_cancelled()
+            });
+            let began = Instant::now();
+            let (plan, unsound) = vet::vetted(plan, &input, &view.snapshot, &options);
+            let checked_in = began.elapsed();
+            Solved { plan, unsound, zones: zones::of(&input), checked_in }
         };
-        Self { version, not_wanted, plan: tokio::task::spawn_blocking(solve) }
+        Self {
+            version,
+            is_ahead: false,
+            _wanted: unwanted.drop_guard(),
+            solved: tokio::task::spawn_blocking(solve),
+        }
+    }
+
+    /// The same, known to be made before its window is closed.
+    pub(super) fn ahead(mut self) -> Self {
+        self.is_ahead = true;
+        self
     }
 
     pub(super) fn is_about(&self, view: &ClusterView) -> bool {
         self.version == view.version
     }
 
-    pub(super) async fn plan(mut self) -> anyhow::Result<Plan> {
-        Ok((&mut self.plan).await?)
-    }
-}
-
-impl Drop for Solving {
-    fn drop(&mut self) {
-        self.not_wanted.store(true, Ordering::Relaxed);
+    pub(super) async fn solved(mut self) -> anyhow::Result<Solved> {
+        Ok((&mut self.solved).await?)
     }
 }

@@ -3,6 +3,8 @@
 mod ahead;
 mod decisions;
 mod report;
+mod vet;
+mod zones;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,7 +23,7 @@ use crate::claims::{self, Creator, Order, Wanted};
 use crate::cluster::{ClusterView, nomination_window};
 use crate::deps::Deps;
 use crate::metrics::Metrics;
-use ahead::Solving;
+use ahead::{Solved, Solving};
 use decisions::{Decisions, PodId};
 pub(crate) use decisions::{Verdict, Verdicts};
 use report::Reporter;
@@ -141,6 +143,14 @@ impl Scheduler {
             info!("waiting for the cluster's state to be complete");
             return Ok(());
         }
+        let (view, solving) = match self.ahead.take().filter(|made| made.is_about(&view)) {
+            Some(made) => (view, made),
+            None => {
+                let Some((view, input)) = self.deps.cluster.fresh_with_input().await else { return Ok(()) };
+                let solving = Solving::start(&view, input, options(&self.deps.settings), lost);
+                (view, solving)
+            }
+        };
         let waiting = view.pending.iter().filter(|p| p.nominated.is_none()).count();
         let ignored = view.pending.iter().filter(|p| p.rejected.is_some()).count();
         if waiting > 0 {
@@ -152,10 +162,13 @@ impl Scheduler {
             );
         }
         self.metrics.batch_size.observe(window.size as f64);
-        self.metrics.begin(waiting);
+        self.metrics.begin(view.version, waiting);
         let began = Instant::now();
-        let plan = self.solve(&view, lost).await?;
-        self.metrics.decided(began.elapsed().as_secs_f64(), plan.unschedulable.len(), ignored);
+        let Solved { plan, unsound, zones, checked_in } = self.solve(&view, solving).await?;
+        let seconds = began.elapsed().as_secs_f64();
+        self.metrics.decided(view.version, seconds, plan.unschedulable.len(), ignored);
+        self.metrics.zones(&zones);
+        self.metrics.unsound(unsound);
         if lost.is_cancelled() {
             return Ok(());
         }
@@ -167,6 +180,7 @@ impl Scheduler {
                 micro_usd_per_hour = plan.cost.get(),
                 lower_bound = plan.lower_bound.map(|b| b.get()),
                 took = ?began.elapsed(),
+                ?checked_in,
                 "computed new nodeclaim(s) to fit pod(s)"
             );
         }
@@ -182,25 +196,23 @@ impl Scheduler {
         Ok(())
     }
 
-    /// The plan that was made ahead, where nothing has changed since.
-    async fn solve(&mut self, view: &Arc<ClusterView>, lost: &CancellationToken) -> anyhow::Result<Plan> {
-        let made = self.ahead.take().filter(|made| made.is_about(view));
+    async fn solve(&self, view: &ClusterView, solving: Solving) -> anyhow::Result<Solved> {
         let span = tracing::info_span!(
             "solve",
             pods = view.snapshot.pending_count(),
             classes = view.snapshot.class_count(),
-            ahead = made.is_some()
+            ahead = solving.is_ahead
         );
-        let solving = made.unwrap_or_else(|| Solving::start(view, options(&self.deps.settings), lost));
-        solving.plan().instrument(span).await
+        solving.solved().instrument(span).await
     }
 
     /// Pods have stopped coming, the window is still open.
     async fn solve_ahead(&mut self) {
         let Some(lost) = self.deps.leadership.until_lost() else { return };
-        let view = self.deps.cluster.fresh().await;
+        let Some((view, input)) = self.deps.cluster.fresh_with_input().await else { return };
         if view.synced && !self.ahead.as_ref().is_some_and(|made| made.is_about(&view)) {
-            self.ahead = Some(Solving::start(&view, options(&self.deps.settings), &lost));
+            let solving = Solving::start(&view, input, options(&self.deps.settings), &lost);
+            self.ahead = Some(solving.ahead());
         }
     }
 

@@ -3,11 +3,13 @@
 
 mod placed;
 mod pools;
+mod relaxed;
 
 use std::fmt;
 use std::sync::Arc;
 
 pub use placed::explain;
+pub use relaxed::relaxed;
 
 use crate::engine::demand::DemandId;
 use crate::engine::state::State;

@@ -86,7 +86,7 @@ pub(crate) fn place(state: &mut State<'_>, demand: DemandId, want: u32) -> u32 {
     want - left
 }
 
-fn place_on_rung(state: &mut State<'_>, demand: DemandId, rung: u8, want: u32) -> u32 {
+pub(crate) fn place_on_rung(state: &mut State<'_>, demand: DemandId, rung: u8, want: u32) -> u32 {
     let (class, variant) = (state.class_of(demand), state.variant(demand, rung));
     if variant.domain_groups.is_empty() && class.kept_from_domain.is_empty() {
         return place_freely(state, demand, rung, want);
