@@ -10,7 +10,7 @@ use integration::workload::Workload;
 use integration::{Service, Stack, Test, aws, eventually, test};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
-use k8s_openapi::api::rbac::v1::ClusterRole;
+use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -25,22 +25,36 @@ pub(crate) fn tests() -> Vec<Test> {
 const ROLE: &str = "karpenter-provisioner";
 const STATUS: &str = "nodeclaims/status";
 
-/// Whether the provisioner may write the status of claims. Without that right it comes as far as EC2's answer and no
-/// further, which is exactly where it is to be killed.
-async fn may_write_status(stack: &Stack, may: bool) -> Result<()> {
-    let roles: Api<ClusterRole> = Api::all(stack.admin().await?);
-    let mut role = roles.get(ROLE).await?;
-    for rule in role.rules.iter_mut().flatten() {
-        let Some(resources) = rule.resources.as_mut() else { continue };
-        let is_ours = resources.iter().any(|name| name == "nodepools/status");
-        resources.retain(|name| name != STATUS);
-        if is_ours && may {
-            resources.push(STATUS.to_owned());
+/// The provisioner's rights with and without that to write the status of claims. Without it, it comes as far as EC2's answer
+/// and no further, which is exactly where it is to be killed.
+struct Rights {
+    roles: Api<ClusterRole>,
+    all: Vec<PolicyRule>,
+    no_status: Vec<PolicyRule>,
+}
+
+impl Rights {
+    async fn read(stack: &Stack) -> Result<Self> {
+        let roles: Api<ClusterRole> = Api::all(stack.admin().await?);
+        let all = roles.get(ROLE).await?.rules.unwrap_or_default();
+        let mut no_status = all.clone();
+        for rule in &mut no_status {
+            rule.resources.iter_mut().for_each(|names| names.retain(|name| name != STATUS));
         }
+        no_status.retain(|rule| {
+            rule.non_resource_urls.is_some() || rule.resources.as_ref().is_some_and(|names| !names.is_empty())
+        });
+        ensure!(no_status != all, "no rule of {ROLE} names {STATUS}");
+        Ok(Self { roles, all, no_status })
     }
-    role.metadata.managed_fields = None;
-    roles.replace(ROLE, &PostParams::default(), &role).await?;
-    Ok(())
+
+    async fn may_write_status(&self, may: bool) -> Result<()> {
+        let mut role = self.roles.get(ROLE).await?;
+        role.rules = Some(if may { self.all.clone() } else { self.no_status.clone() });
+        role.metadata.managed_fields = None;
+        self.roles.replace(ROLE, &PostParams::default(), &role).await?;
+        Ok(())
+    }
 }
 
 /// Running instances by the claim they are tagged with.
@@ -82,9 +96,10 @@ async fn fifty_leaders_killed_after_a_launch_leave_one_instance_a_claim(stack: S
     workload.deploy("app", 1, "1500m", json!({})).await?;
     workload.running("app", 1).await?;
     let claims: Api<NodeClaim> = Api::all(workload.client.clone());
+    let rights = Rights::read(&stack).await?;
     for round in 1..=KILLS {
         let leader = eventually("a leader", || async { Ok(pair.iter().position(leads)) }).await?;
-        may_write_status(&stack, false).await?;
+        rights.may_write_status(false).await?;
         workload.scale("app", u32::try_from(round + 1)?).await?;
         let claim = eventually("an instance that its claim does not know of", || async {
             let launched = instances(&stack)?;
@@ -96,7 +111,7 @@ async fn fifty_leaders_killed_after_a_launch_leave_one_instance_a_claim(stack: S
         })
         .await?;
         pair[leader].kill(&stack)?;
-        may_write_status(&stack, true).await?;
+        rights.may_write_status(true).await?;
         give_up_lease(&stack).await?;
         pair[leader] = Service::start(&stack, "provisioner", pair[leader].replica, &[])?;
         workload.running("app", round + 1).await.with_context(|| format!("after kill {round}"))?;
