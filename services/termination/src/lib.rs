@@ -19,7 +19,6 @@ mod instances;
 mod metrics;
 mod removal;
 mod shifts;
-mod summary;
 mod world;
 mod writes;
 

@@ -5,6 +5,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
+use runtime::summary::Summary;
 
 pub(crate) use runtime::metrics::Disrupted;
 
@@ -46,7 +47,7 @@ pub(crate) struct Metrics {
     pub(crate) pods_drained: Family<Reason, Counter>,
     pub(crate) nodes_drained: Family<Pool, Counter>,
     pub(crate) nodes_terminated: Family<PoolZone, Counter>,
-    pub(crate) node_termination: crate::summary::Summaries,
+    pub(crate) node_termination: Summary,
     pub(crate) node_lifetime: Histograms,
     pub(crate) claims_terminated: Family<ClaimLabels, Counter>,
     pub(crate) claim_termination: Histograms,
@@ -98,9 +99,10 @@ impl Metrics {
             pods_drained: Family::default(),
             nodes_drained: Family::default(),
             nodes_terminated: Family::default(),
-            node_termination: crate::summary::Summaries::new(
+            node_termination: Summary::new(
                 "karpenter_nodes_termination_duration_seconds",
                 "The time taken between a node's deletion request and the removal of its finalizer",
+                Some("nodepool"),
             ),
             node_lifetime: Family::new_with_constructor(|| Histogram::new(LIFETIME)),
             claims_terminated: Family::default(),

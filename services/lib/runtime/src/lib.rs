@@ -93,6 +93,7 @@ mod service;
 mod settings;
 mod shadow;
 mod shell;
+pub mod summary;
 pub mod telemetry;
 #[cfg(test)]
 mod testing;

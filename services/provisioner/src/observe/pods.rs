@@ -10,6 +10,7 @@ use model::resources::Resources;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::histogram::Histogram;
+use runtime::summary::Summary;
 use runtime::{Leadership, Metrics};
 
 use super::gauges;
@@ -43,7 +44,7 @@ impl Times {
 #[derive(Clone)]
 pub(crate) struct PodMetrics {
     bound: Histogram,
-    started: Histogram,
+    started: Summary,
     ours_bound: Histogram,
     ours_started: Histogram,
 }
@@ -51,7 +52,12 @@ pub(crate) struct PodMetrics {
 impl Default for PodMetrics {
     fn default() -> Self {
         let new = || Histogram::new(DURATION_BUCKETS);
-        Self { bound: new(), started: new(), ours_bound: new(), ours_started: new() }
+        let started = Summary::new(
+            "karpenter_pods_startup_duration_seconds",
+            "From a pod's creation until it is ready",
+            None,
+        );
+        Self { bound: new(), started, ours_bound: new(), ours_started: new() }
     }
 }
 
@@ -63,11 +69,7 @@ impl PodMetrics {
             "From a pod's creation to its binding",
             own.bound.clone(),
         );
-        metrics.register(
-            "karpenter_pods_startup_duration_seconds",
-            "From a pod's creation until it is ready",
-            own.started.clone(),
-        );
+        metrics.register_collector(own.started.clone());
         metrics.register(
             "karpenter_pods_provisioning_bound_duration_seconds",
             "From the first sight of a pod without a place to its binding",
@@ -83,9 +85,10 @@ impl PodMetrics {
 
     /// A pod that was seen before went on. `waited` is since when it was ours to place, if it ever was.
     pub(crate) fn went_on(&self, before: Times, now: Times, waited: Option<Timestamp>) {
+        let seconds = |from: Timestamp, to: Timestamp| to.duration_since(from).as_secs_f64().max(0.0);
         let observe = |histogram: &Histogram, from: Option<Timestamp>, to: Timestamp| {
             if let Some(from) = from {
-                histogram.observe(to.duration_since(from).as_secs_f64().max(0.0));
+                histogram.observe(seconds(from, to));
             }
         };
         if let (None, Some(bound)) = (before.bound, now.bound) {
@@ -93,7 +96,9 @@ impl PodMetrics {
             observe(&self.ours_bound, waited, bound);
         }
         if let (None, Some(ready)) = (before.ready, now.ready) {
-            observe(&self.started, now.created, ready);
+            if let Some(created) = now.created {
+                self.started.observe("", seconds(created, ready));
+            }
             observe(&self.ours_started, waited, ready);
         }
     }

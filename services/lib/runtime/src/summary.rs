@@ -1,5 +1,5 @@
-//! A summary with quantiles, as the reference publishes for `nodes_termination_duration_seconds`; the metrics library has
-//! none. Quantiles are over the last observations of each pool, count and sum over all.
+//! A summary with quantiles, as the reference publishes for some durations; the metrics library has none. Quantiles are over
+//! the last observations of each series, count and sum over all.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -13,11 +13,14 @@ use prometheus_client::metrics::gauge::ConstGauge;
 const KEPT: usize = 512;
 const QUANTILES: [(f64, &str); 5] = [(0.0, "0"), (0.5, "0.5"), (0.9, "0.9"), (0.99, "0.99"), (1.0, "1")];
 
+/// Cheap to clone; to be registered with [`crate::Metrics::register_collector`].
 #[derive(Clone, Debug)]
-pub(crate) struct Summaries {
+pub struct Summary {
     name: &'static str,
     help: &'static str,
-    by_pool: Arc<Mutex<BTreeMap<String, Observed>>>,
+    /// What tells series apart; `None`: there is one.
+    label: Option<&'static str>,
+    series: Arc<Mutex<BTreeMap<String, Observed>>>,
 }
 
 #[derive(Debug, Default)]
@@ -27,14 +30,15 @@ struct Observed {
     count: u64,
 }
 
-impl Summaries {
-    pub(crate) fn new(name: &'static str, help: &'static str) -> Self {
-        Self { name, help, by_pool: Arc::default() }
+impl Summary {
+    pub fn new(name: &'static str, help: &'static str, label: Option<&'static str>) -> Self {
+        Self { name, help, label, series: Arc::default() }
     }
 
-    pub(crate) fn observe(&self, nodepool: &str, seconds: f64) {
-        let mut by_pool = self.by_pool.lock().unwrap_or_else(PoisonError::into_inner);
-        let observed = by_pool.entry(nodepool.to_owned()).or_default();
+    /// `of` is the value of the label, if there is one.
+    pub fn observe(&self, of: &str, seconds: f64) {
+        let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
+        let observed = series.entry(of.to_owned()).or_default();
         if observed.last.len() == KEPT {
             observed.last.pop_front();
         }
@@ -44,37 +48,39 @@ impl Summaries {
     }
 }
 
-impl Collector for Summaries {
+impl Collector for Summary {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let by_pool = self.by_pool.lock().unwrap_or_else(PoisonError::into_inner);
-        if by_pool.is_empty() {
+        let series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
+        if series.is_empty() {
             return Ok(());
         }
         // The text format's summary type is unknown to the library; scrapers go by the sample names.
+        let labels = |of: &'_ str| -> Vec<(&'static str, String)> {
+            self.label.iter().map(|label| (*label, of.to_owned())).collect()
+        };
         {
             let mut family = encoder.encode_descriptor(self.name, self.help, None, MetricType::Unknown)?;
-            for (pool, observed) in by_pool.iter() {
+            for (of, observed) in series.iter() {
                 let mut sorted: Vec<f64> = observed.last.iter().copied().collect();
                 sorted.sort_by(f64::total_cmp);
-                for (quantile, label) in QUANTILES {
-                    let value = ConstGauge::new(at(&sorted, quantile));
-                    value
-                        .encode(family.encode_family(&[("nodepool", pool.as_str()), ("quantile", label)])?)?;
+                for (quantile, word) in QUANTILES {
+                    let mut all = labels(of);
+                    all.push(("quantile", word.to_owned()));
+                    ConstGauge::new(at(&sorted, quantile)).encode(family.encode_family(&all)?)?;
                 }
             }
         }
         {
             let name = format!("{}_sum", self.name);
             let mut family = encoder.encode_descriptor(&name, self.help, None, MetricType::Unknown)?;
-            for (pool, observed) in by_pool.iter() {
-                ConstGauge::new(observed.sum)
-                    .encode(family.encode_family(&[("nodepool", pool.as_str())])?)?;
+            for (of, observed) in series.iter() {
+                ConstGauge::new(observed.sum).encode(family.encode_family(&labels(of))?)?;
             }
         }
         let name = format!("{}_count", self.name);
         let mut family = encoder.encode_descriptor(&name, self.help, None, MetricType::Unknown)?;
-        for (pool, observed) in by_pool.iter() {
-            ConstGauge::new(observed.count).encode(family.encode_family(&[("nodepool", pool.as_str())])?)?;
+        for (of, observed) in series.iter() {
+            ConstGauge::new(observed.count).encode(family.encode_family(&labels(of))?)?;
         }
         Ok(())
     }
@@ -92,14 +98,19 @@ mod tests {
 
     #[test]
     fn quantiles_sum_and_count_come_out_under_the_references_names() {
-        let registry = runtime::Metrics::new(runtime::Service::Termination);
-        let summary = Summaries::new("karpenter_nodes_termination_duration_seconds", "help");
+        let registry = crate::Metrics::new(crate::Service::Termination);
+        let summary = Summary::new("karpenter_nodes_termination_duration_seconds", "help", Some("nodepool"));
         registry.register_collector(summary.clone());
         for seconds in 1..=100 {
             summary.observe("default", f64::from(seconds));
         }
+        let plain = Summary::new("karpenter_pods_startup_duration_seconds", "help", None);
+        registry.register_collector(plain.clone());
+        plain.observe("", 2.0);
         let text = registry.prometheus_text();
         for line in [
+            "karpenter_pods_startup_duration_seconds{quantile=\"0.5\"} 2.0",
+            "karpenter_pods_startup_duration_seconds_count 1",
             "karpenter_nodes_termination_duration_seconds{nodepool=\"default\",quantile=\"0\"} 1.0",
             "karpenter_nodes_termination_duration_seconds{nodepool=\"default\",quantile=\"0.9\"} 90.0",
             "karpenter_nodes_termination_duration_seconds{nodepool=\"default\",quantile=\"1\"} 100.0",
