@@ -111,6 +111,13 @@ impl Residue {
         }
     }
 
+    /// What follows from it for the pod is the same, and will be: starting and becoming ready only matter where time or a
+    /// budget decides, and what a budget makes of it is in the pod.
+    fn judges_like(&self, other: &Self) -> bool {
+        let unprotected = self.do_not_disrupt.is_none() && other.do_not_disrupt.is_none();
+        self == other || (unprotected && self.owner == other.owner)
+    }
+
     /// When a protection for a limited time ends.
     fn protected_until(&self) -> Option<Timestamp> {
         let length: GoDuration = self.do_not_disrupt.as_deref()?.parse().ok()?;
@@ -183,11 +190,16 @@ impl Pods {
         let told = self.tell(object, before.as_ref(), waiting, now);
         let old = self.records.get(&key);
         let same_pod = old.filter(|o| o.pod.uid == pod.uid);
+        let eviction_cost = convert::eviction_cost(object, pod.spec.priority);
         if same_pod.is_some_and(|o| {
-            o.pod == pod && o.waiting_since.is_some() == waiting && o.residue == residue && o.raw.is_none()
+            o.pod == pod
+                && o.waiting_since.is_some() == waiting
+                && o.residue.judges_like(&residue)
+                && o.eviction_cost == eviction_cost
+                && o.raw.is_none()
         }) {
             if let Some(record) = self.records.get_mut(&key) {
-                record.told = told;
+                (record.told, record.residue) = (told, residue);
             }
             return Ok(Outcome::Nothing);
         }
@@ -212,7 +224,6 @@ impl Pods {
             self.waiting.insert(key.clone());
         }
         let raw = has_claims.then(|| Arc::clone(object));
-        let eviction_cost = convert::eviction_cost(object, pod.spec.priority);
         self.records.insert(
             key.clone(),
             Record { pod, waiting_since, triggered, eviction_cost, residue, raw, shown, told },

@@ -211,6 +211,25 @@ fn a_pod_that_waits_is_pending_and_triggers_once() {
 }
 
 #[test]
+fn a_pod_that_starts_on_its_node_changes_nothing_for_decisions() {
+    let mut state = state();
+    state.node(Change::Applied(node("ip-1", "other", json!({}))), at(0));
+    let running = |more: Value| {
+        let mut patch =
+            json!({"spec": {"nodeName": "ip-1"}, "status": {"phase": "Running", "conditions": []}});
+        merge(&mut patch, json!({"status": more}));
+        Streamed::Applied(pod(1, patch))
+    };
+    state.pod(running(json!({})), at(0));
+    state.delta = Default::default();
+    let ready = json!({"startTime": at(1).to_string(), "conditions": [{"type": "Ready", "status": "True"}]});
+    state.pod(running(ready), at(1));
+    assert!(!state.delta.any && state.delta.changes.is_empty(), "no new view for it");
+    state.pod(Streamed::Deleted(pod(1, json!({}))), at(2));
+    assert!(state.delta.any, "but it is missed when it is gone");
+}
+
+#[test]
 fn pods_of_an_unlaunched_claim_are_not_provided_for_again_wherever_it_may_come_to_be() {
     let mut state = state();
     // It accepts two zones, as the claim does: no label of the claim says which it will be.
