@@ -70,19 +70,29 @@ impl Collector for Summary {
                 }
             }
         }
-        {
-            let name = format!("{}_sum", self.name);
+        for (suffix, value) in [("sum", Observed::sum as fn(&Observed) -> f64), ("count", Observed::count)] {
+            let name = format!("{}_{suffix}", self.name);
             let mut family = encoder.encode_descriptor(&name, self.help, None, MetricType::Unknown)?;
+            if self.label.is_none() {
+                let only = series.values().next().map_or(0.0, value);
+                ConstGauge::new(only).encode(family)?;
+                continue;
+            }
             for (of, observed) in series.iter() {
-                ConstGauge::new(observed.sum).encode(family.encode_family(&labels(of))?)?;
+                ConstGauge::new(value(observed)).encode(family.encode_family(&labels(of))?)?;
             }
         }
-        let name = format!("{}_count", self.name);
-        let mut family = encoder.encode_descriptor(&name, self.help, None, MetricType::Unknown)?;
-        for (of, observed) in series.iter() {
-            ConstGauge::new(observed.count).encode(family.encode_family(&labels(of))?)?;
-        }
         Ok(())
+    }
+}
+
+impl Observed {
+    fn sum(&self) -> f64 {
+        self.sum
+    }
+
+    fn count(&self) -> f64 {
+        self.count as f64
     }
 }
 
@@ -110,12 +120,12 @@ mod tests {
         let text = registry.prometheus_text();
         for line in [
             "karpenter_pods_startup_duration_seconds{quantile=\"0.5\"} 2.0",
-            "karpenter_pods_startup_duration_seconds_count 1",
+            "karpenter_pods_startup_duration_seconds_count 1.0",
             "karpenter_nodes_termination_duration_seconds{nodepool=\"default\",quantile=\"0\"} 1.0",
             "karpenter_nodes_termination_duration_seconds{nodepool=\"default\",quantile=\"0.9\"} 90.0",
             "karpenter_nodes_termination_duration_seconds{nodepool=\"default\",quantile=\"1\"} 100.0",
             "karpenter_nodes_termination_duration_seconds_sum{nodepool=\"default\"} 5050.0",
-            "karpenter_nodes_termination_duration_seconds_count{nodepool=\"default\"} 100",
+            "karpenter_nodes_termination_duration_seconds_count{nodepool=\"default\"} 100.0",
         ] {
             assert!(text.contains(line), "{line} is not in\n{text}");
         }
