@@ -9,6 +9,8 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::{family::Family, gauge::Gauge};
 use runtime::Metrics;
 
+use crate::observe::resource_type;
+
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct PoolResource {
     resource_type: String,
@@ -45,9 +47,10 @@ impl PoolMetrics {
         for (index, (family, list)) in [(&self.limit, limits), (&self.usage, usage)].into_iter().enumerate() {
             for (resource, amount) in list.into_iter().flatten() {
                 let Ok(amount) = amount.text().parse::<Quantity>() else { continue };
-                let labels = PoolResource { resource_type: resource.clone(), nodepool: name.clone() };
+                let resource_type = resource_type(resource).into_owned();
+                let labels = PoolResource { resource_type: resource_type.clone(), nodepool: name.clone() };
                 family.get_or_create(&labels).set(amount.nano() as f64 / 1e9);
-                shown[index].push(resource.clone());
+                shown[index].push(resource_type);
             }
         }
         self.shown.insert(name, shown);

@@ -12,6 +12,7 @@ mod pools;
 use runtime::Shell;
 
 use crate::deps::Deps;
+pub(crate) use gauges::resource_type;
 pub(crate) use kinds::Conditions;
 pub(crate) use pods::{PodMetrics, Times, limits};
 

@@ -98,7 +98,7 @@ impl Collector for Nodes {
             let series = of.iter().flat_map(|(node, amounts)| {
                 amounts.iter().map(move |(resource, amount)| {
                     let mut labels = self.labels(node);
-                    labels.push(("resource_type", resource));
+                    labels.push((gauges::RESOURCE, resource));
                     (labels, units(amount))
                 })
             });

@@ -58,7 +58,7 @@ impl Collector for Pools {
             cost.into_iter().map(|(pool, price)| (vec![("nodepool", pool)], price)),
         )?;
         let used = room.iter().filter(|(_, room)| !room.is_zero()).map(|(resource, room)| {
-            (vec![("resource_type", resource)], 100.0 * units(asked.get(resource)) / units(room))
+            (vec![(gauges::RESOURCE, resource)], 100.0 * units(asked.get(resource)) / units(room))
         });
         gauges::write(
             &mut encoder,
