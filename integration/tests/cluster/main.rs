@@ -2,8 +2,6 @@
 
 use std::process::ExitCode;
 
-use integration::Test;
-
 mod crds;
 mod disruption;
 mod disruption_bad_input;
@@ -48,6 +46,7 @@ fn main() -> ExitCode {
     tests.extend(rpc_access::tests());
     tests.extend(leases::tests());
     tests.extend(interruption::tests());
+    tests.extend(interruption_replacement::tests());
     tests.extend(interruption_soak::tests());
     tests.extend(outage::tests());
     tests.extend(lifecycle::tests());
@@ -76,10 +75,5 @@ fn main() -> ExitCode {
     tests.extend(pricing_placement::tests());
     tests.extend(pricing_credentials::tests());
     tests.extend(pricing_cli::tests());
-    // Cluster tests of services whose issues are still open: they run with the long proofs until each has been green often
-    // enough to judge every change by it.
-    for young in [interruption_replacement::tests()] {
-        tests.extend(young.into_iter().map(|test| Test { soak: true, alone: true, ..test }));
-    }
     integration::run(tests)
 }

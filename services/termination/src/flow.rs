@@ -114,7 +114,7 @@ mod tests {
         for _ in 0..20 {
             window.answered(true, QUICK, now);
         }
-        assert_eq!(window.size, (FIRST + 1) / 2, "what was sent together counts once");
+        assert_eq!(window.size, FIRST.div_ceil(2), "what was sent together counts once");
         for round in 1..10 {
             window.answered(false, SLOW * 2, now + BETWEEN_CUTS * round);
         }

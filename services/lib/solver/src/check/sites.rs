@@ -15,6 +15,9 @@ use super::violation::Place;
 use crate::options::Options;
 use crate::plan::{NewNode, Plan, PodRef};
 
+/// A pool, and a label of its nodes.
+type PoolAndKey = (Arc<str>, String);
+
 pub(super) struct Cluster<'a> {
     pub(super) input: &'a ClusterInput,
     pub(super) sites: Vec<Site<'a>>,
@@ -26,7 +29,7 @@ pub(super) struct Cluster<'a> {
     pub(super) samples: Vec<&'a Pod>,
     counted: Vec<Counted<'a>>,
     /// Domains that pools can make, by pool and key, once they were asked for.
-    pub(super) of_pools: RefCell<BTreeMap<(Arc<str>, String), Rc<BTreeSet<String>>>>,
+    pub(super) of_pools: RefCell<BTreeMap<PoolAndKey, Rc<BTreeSet<String>>>>,
 }
 
 /// Why a pod needs a place.
