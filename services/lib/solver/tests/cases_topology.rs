@@ -544,14 +544,3 @@ fn a_spread_does_not_count_on_more_reserved_instances_than_there_are() {
     // The only reserved instance is taken, so its domain stays empty and the others get one pod each.
     assert_eq!(placed(&plan), 3);
 }
-
-/// Kubernetes lets a pod go without company only while nobody of its kind runs anywhere.
-#[test]
-fn only_the_first_of_its_kind_may_be_alone() {
-    let company = || term(ZONE, &[("app", "a")]);
-    let plan = default_cluster()
-        .pod(pod("here").app("a").in_zone(ZONES[0]).with(company()))
-        .pod(pod("there").app("a").in_zone(ZONES[2]).with(company()))
-        .plan();
-    assert_eq!((placed(&plan), left_over(&plan).len()), (1, 1));
-}

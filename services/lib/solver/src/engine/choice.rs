@@ -145,10 +145,12 @@ impl State<'_> {
                 if !allowed.is_empty() {
                     return Some(Verdict { allowed, pin: false, quota: None });
                 }
-                // Only the first of its kind may be alone, and none is where the pod cannot go. Where one is on a node whose
-                // domain is still open, that comes first: it is decided, and joined.
-                let first = counts.iter().all(|n| *n == 0) && !self.has_undecided(group);
-                (own && first).then_some(Verdict { allowed: eligible, pin: true, quota: None })
+                // Where one of its kind is on a node whose domain is still open, that comes first: it is decided, and joined.
+                (own && !self.has_undecided(group)).then_some(Verdict {
+                    allowed: eligible,
+                    pin: true,
+                    quota: None,
+                })
             }
             Kind::AntiAffinity { .. } => {
                 let mut allowed = Bits::new(counts.len());
