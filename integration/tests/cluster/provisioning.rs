@@ -258,21 +258,6 @@ async fn a_pod_that_fits_nowhere_is_explained_once_and_nothing_is_made(stack: St
     let pending =
         seen.pending.iter().find(|p| p.pod.as_ref().is_some_and(|r| r.name == pod)).context("not pending")?;
     ensure!(pending.reason.contains("cpu"), "{pending:?}");
-
-    // Devices are nothing that nodes are made for yet, and whoever asks for one is told.
-    let claims = json!({"resourceClaims": [{"name": "device", "resourceClaimName": "nobody"}]});
-    workload.deploy("device", 1, "100m", claims).await?;
-    eventually("an event that names resource claims", || async {
-        let pods = workload.pods().list(&ListParams::default().labels("app=device")).await?.items;
-        let Some(pod) = pods.first().map(|p| p.name_any()) else { return Ok(None) };
-        let told = events(&workload, &pod, "FailedScheduling").await?;
-        Ok(told
-            .iter()
-            .any(|e| e.message.as_ref().is_some_and(|m| m.contains("resource claims")))
-            .then_some(()))
-    })
-    .await?;
-    ensure!(workload.claims().await?.is_empty(), "a claim was made for a pod that asks for a device");
     workload.remove().await?;
     stop(&stack, &running)
 }
