@@ -14,7 +14,7 @@ use crate::disruption_scene::{QUICK, Scene, on_demand, pool};
 
 pub(crate) fn tests() -> Vec<Test> {
     vec![
-        test!("disruption", alone, several_nodes_become_several_cheaper_ones_where_the_pool_opts_in),
+        test!("disruption", soak, several_nodes_become_several_cheaper_ones_where_the_pool_opts_in),
         test!("disruption", alone, a_balanced_pool_weighs_savings_against_disturbance),
         test!("disruption", soak, a_pool_asks_for_a_minimum_and_rests_between_consolidations),
         test!("disruption", soak, spot_replaces_spot_only_with_the_gate_and_among_fifteen_types),

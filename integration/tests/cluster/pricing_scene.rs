@@ -6,7 +6,7 @@ use integration::kubernetes::{api_of, documents};
 use integration::rpc::Impersonation;
 use integration::{Service, Stack, aws};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Api, DeleteParams, PostParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use proto::pricingcache::v1::catalog_update::Update;
 use proto::pricingcache::v1::pricing_cache_client::PricingCacheClient;
 use proto::pricingcache::v1::{
@@ -121,11 +121,12 @@ pub(crate) async fn apply(stack: &Stack, text: &str) -> Result<()> {
     for object in documents(text)? {
         let api = api_of(&client, &object).await?;
         let status = object.get("status").cloned();
-        let mut created = api.create(&PostParams::default(), &serde_json::from_value(object)?).await?;
+        let created = api.create(&PostParams::default(), &serde_json::from_value(object)?).await?;
         if let Some(status) = status {
-            created.data["status"] = status;
-            let name = created.metadata.name.clone().context("a name")?;
-            api.replace_status(&name, &PostParams::default(), &created).await?;
+            // Without a version: controllers write to a new node at the same time.
+            let name = created.metadata.name.context("a name")?;
+            let patch = Patch::Merge(json!({"status": status}));
+            api.patch_status(&name, &PatchParams::default(), &patch).await?;
         }
     }
     Ok(())
