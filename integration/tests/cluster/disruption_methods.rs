@@ -19,7 +19,7 @@ pub(crate) fn tests() -> Vec<Test> {
         test!("disruption", soak, a_pool_asks_for_a_minimum_and_rests_between_consolidations),
         test!("disruption", soak, spot_replaces_spot_only_with_the_gate_and_among_fifteen_types),
         test!("disruption", alone, a_drifted_pool_of_fixed_size_is_replaced_one_by_one),
-        test!("disruption", alone, commands_are_watched_from_proposal_to_end),
+        test!("disruption", soak, commands_are_watched_from_proposal_to_end),
     ]
 }
 
