@@ -227,7 +227,9 @@ impl Follower {
         let mut now: BTreeMap<String, Drain> = BTreeMap::new();
         for drain in self.removals.drains().await? {
             if self.name.is_empty() || is_named(&drain, &self.name) {
-                now.insert(key(&drain), drain);
+                let key = key(&drain);
+                let drain = continued(drain, self.shown.get(&key));
+                now.insert(key, drain);
             }
         }
         for (key, drain) in &now {
@@ -249,6 +251,19 @@ impl Follower {
         self.queue.reverse();
         self.shown = now;
         Some(())
+    }
+}
+
+/// A claim may outlive its Node by a moment: what was told of the Node and its pods stays true until the end.
+fn continued(drain: Drain, shown: Option<&Drain>) -> Drain {
+    match shown {
+        Some(shown) if drain.node.is_none() && shown.node.is_some() => Drain {
+            node: shown.node.clone(),
+            pods_total: shown.pods_total,
+            pods_gone: shown.pods_total,
+            ..drain
+        },
+        _ => drain,
     }
 }
 
