@@ -14,7 +14,7 @@ use runtime::writes::timely;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::world::is_disrupted;
+use crate::world::{Claim, is_disrupted};
 
 pub(crate) use runtime::writes::Error;
 
@@ -146,13 +146,33 @@ impl Writes {
         }
     }
 
-    /// Only as it was looked at: a claim that has changed since is a conflict, and the caller looks again.
-    pub(crate) async fn delete_claim_as_seen(
+    /// Only while the command still has it: the claim is read, and deleted in that very version. Taking a command back changes
+    /// the claim first, so a deletion that comes late is a conflict. Other changes, such as the time of the last pod event, are
+    /// none: it is read again.
+    pub(crate) async fn delete_claim_of(
         &self,
         claim: Target<'_>,
-        version: &str,
+        command: &str,
     ) -> Result<Option<NodeClaim>, Error> {
-        self.delete(claim, Some(version.to_owned())).await
+        for _ in 0..MOST_CONFLICTS {
+            let current = match timely(self.claims().get(claim.name)).await {
+                Err(Error::Gone) => return Ok(None),
+                other => other?,
+            };
+            if current.metadata.uid.as_deref() != Some(claim.uid) {
+                return Ok(None);
+            }
+            let state = Claim::of(&current).filter(|state| {
+                state.note.as_ref().is_some_and(|note| note.id == command)
+                    && state.disruption_reason().is_some()
+            });
+            let Some(state) = state else { return Err(Error::Conflict) };
+            match self.delete(claim, Some(state.resource_version)).await {
+                Err(Error::Conflict) => {}
+                other => return other,
+            }
+        }
+        Err(Error::Conflict)
     }
 
     async fn delete(&self, claim: Target<'_>, version: Option<String>) -> Result<Option<NodeClaim>, Error> {

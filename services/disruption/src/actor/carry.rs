@@ -388,13 +388,9 @@ impl Actor {
         let span = command.span.clone();
         for member in members {
             let (writes, id) = (self.writes.clone(), Arc::clone(id));
-            let version = self.world.claim(&member.claim).map(|claim| claim.resource_version.clone());
             let delete = async move {
                 let target = Target { name: &member.claim, uid: &member.claim_uid };
-                let result = match version {
-                    Some(version) => writes.delete_claim_as_seen(target, &version).await,
-                    None => Ok(None),
-                };
+                let result = writes.delete_claim_of(target, &id).await;
                 let facts = result.map(|object| object.map(applied).into_iter().collect());
                 Done::Wrote { id, claim: member.claim, result: facts }
             };

@@ -65,7 +65,10 @@ impl Actor {
                 && other.proposed <= command.proposed
                 && !other.is_over()
         });
-        let members = command.members().iter().chain(earlier.flat_map(|other| other.members()));
+        // Those that are going already count as gone there.
+        let stays = |member: &&Member| self.world.claim(&member.claim).is_some_and(|claim| !claim.deleting);
+        let earlier = earlier.flat_map(|other| other.members()).filter(stays);
+        let members = command.members().iter().chain(earlier);
         let price =
             |member: &Member| self.seen.get(&member.node).and_then(|seen| seen.price).unwrap_or_default();
         Removal {
@@ -80,7 +83,11 @@ impl Actor {
         command.open = 0;
         let checked = match result {
             Ok(checked) => checked,
-            Err(status) if search::is_about_a_node(&status) => {
+            // About one of an earlier proposal: it went between our view and the provisioner's.
+            Err(status)
+                if search::is_about_a_node(&status)
+                    && command.members().iter().any(|own| status.message().contains(&*own.node)) =>
+            {
                 let why = Invalid::Unanswered(status.message().to_owned());
                 command.memory.giving_up = Some(Why::Invalid(why));
                 return;
