@@ -10,11 +10,15 @@ use std::time::Duration;
 use cloud::instance::{Instance as Ec2Instance, InstanceState, NODECLAIM_TAG, ours};
 use cloud::{CloudError, ErrorKind, Terminator};
 use policy::drain::Instance;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
+
+use crate::metrics::Zone;
 
 /// As many ids as one describe call names.
 const BATCH: usize = 200;
@@ -99,7 +103,7 @@ struct Tracked {
 /// What one call brought.
 enum Answer {
     Described { asked: Vec<Subject>, found: Result<Vec<Ec2Instance>, CloudError> },
-    Ended(Vec<(Subject, Result<InstanceState, CloudError>)>),
+    Ended(Vec<(Subject, Zone, Result<InstanceState, CloudError>)>),
 }
 
 pub(crate) struct InstancesActor {
@@ -109,17 +113,21 @@ pub(crate) struct InstancesActor {
     news: mpsc::Sender<News>,
     tracked: HashMap<Subject, Tracked>,
     calls: JoinSet<Answer>,
+    /// Instances that EC2 did not end when told to.
+    refusals: Family<Zone, Counter>,
 }
 
 impl InstancesActor {
     pub(crate) fn new(
         cloud: Arc<dyn Terminator>,
         cluster: String,
+        refusals: Family<Zone, Counter>,
     ) -> (Self, Instances, mpsc::Receiver<News>) {
         let (send, commands) = mpsc::channel(4096);
         let (news, received) = mpsc::channel(4096);
         let (tracked, calls) = (HashMap::new(), JoinSet::new());
-        (Self { cloud, cluster, commands, news, tracked, calls }, Instances { commands: send }, received)
+        let actor = Self { cloud, cluster, commands, news, tracked, calls, refusals };
+        (actor, Instances { commands: send }, received)
     }
 
     pub(crate) async fn run(mut self, stop: CancellationToken) -> anyhow::Result<()> {
@@ -229,8 +237,8 @@ impl InstancesActor {
             }
             Answer::Described { asked, found: Ok(found) } => self.described(asked, found).await,
             Answer::Ended(results) => {
-                for (subject, result) in results {
-                    self.ended(subject, result).await;
+                for (subject, zone, result) in results {
+                    self.ended(subject, &zone, result).await;
                 }
             }
         }
@@ -268,7 +276,7 @@ impl InstancesActor {
                         Instance::Ending
                     } else if tracked.wish == Wish::End {
                         tracked.asked = true;
-                        to_end.push((instance.id.clone(), subject.clone()));
+                        to_end.push((instance.id.clone(), (subject.clone(), Zone::of(instance))));
                         continue;
                     } else {
                         Instance::Running
@@ -282,15 +290,17 @@ impl InstancesActor {
         }
         let cloud = Arc::clone(&self.cloud);
         self.calls.spawn(async move {
-            let subjects: HashMap<String, Subject> = to_end.iter().cloned().collect();
-            let results = cloud.terminate(to_end.into_iter().map(|(id, _)| id).collect()).await;
-            let known =
-                results.into_iter().filter_map(|(id, result)| Some((subjects.get(&id)?.clone(), result)));
+            let mut told: HashMap<String, (Subject, Zone)> = to_end.into_iter().collect();
+            let results = cloud.terminate(told.keys().cloned().collect()).await;
+            let known = results.into_iter().filter_map(|(id, result)| {
+                let (subject, zone) = told.remove(&id)?;
+                Some((subject, zone, result))
+            });
             Answer::Ended(known.collect())
         });
     }
 
-    async fn ended(&mut self, subject: Subject, result: Result<InstanceState, CloudError>) {
+    async fn ended(&mut self, subject: Subject, zone: &Zone, result: Result<InstanceState, CloudError>) {
         match result {
             Ok(state) => {
                 info!(instance = %subject.shown(), state = state.as_str(), "terminating instance");
@@ -310,6 +320,7 @@ impl InstancesActor {
             }
             Err(error) => {
                 warn!(%error, instance = %subject.shown(), "EC2 did not end the instance; asking again");
+                self.refusals.get_or_create(zone).inc();
                 self.failed(subject, &error).await;
             }
         }

@@ -7,17 +7,19 @@ struct Bench {
     cloud: Arc<MemoryCloud>,
     instances: Instances,
     news: mpsc::Receiver<News>,
+    refusals: Family<Zone, Counter>,
     stop: CancellationToken,
     running: JoinSet<anyhow::Result<()>>,
 }
 
 fn bench() -> Bench {
     let cloud = Arc::new(MemoryCloud::new("us-east-1"));
-    let (actor, instances, news) = InstancesActor::new(cloud.clone(), "blue".to_owned());
+    let refusals = Family::default();
+    let (actor, instances, news) = InstancesActor::new(cloud.clone(), "blue".to_owned(), refusals.clone());
     let stop = CancellationToken::new();
     let mut running = JoinSet::new();
     running.spawn(actor.run(stop.clone()));
-    Bench { cloud, instances, news, stop, running }
+    Bench { cloud, instances, news, refusals, stop, running }
 }
 
 pub(crate) fn instance_in(id: &str, zone: &str, tags: &[(&str, &str)]) -> Ec2Instance {
@@ -88,6 +90,20 @@ async fn an_instance_is_ended_and_insisted_on_until_it_is_gone() {
     assert!(bench.news.try_recv().is_err(), "still ending after a minute of looking");
     bench.cloud.settle_instances();
     assert_eq!(bench.next().await, Instance::Gone);
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_instance_that_ec2_does_not_end_is_counted_by_zone_and_asked_for_again() {
+    let mut bench = bench();
+    bench.ours("i-1");
+    bench.cloud.fail_times("TerminateInstances", "InternalError", "not now", 2);
+    bench.instances.want(id("i-1"), Wish::End);
+    assert_eq!(bench.next().await, Instance::Asking(None));
+    assert!(matches!(bench.next().await, Instance::Asking(Some(error)) if error.contains("not now")));
+    assert_eq!(bench.next().await, Instance::Ending);
+    let zone = Zone { zone: "us-east-1a".into(), zone_id: String::new() };
+    assert_eq!(bench.refusals.get_or_create(&zone).get(), 2);
     bench.end().await;
 }
 

@@ -64,7 +64,8 @@ pub async fn start_with(
     let events = Events::new(shell.events());
     let metrics = Metrics::register(&shell.metrics);
     let leadership = shell.leadership();
-    let (instances_actor, instances, news) = InstancesActor::new(Arc::clone(&cloud), cluster.clone());
+    let (instances_actor, instances, news) =
+        InstancesActor::new(Arc::clone(&cloud), cluster.clone(), metrics.instance_refusals.clone());
     let options = Options { region, evictions_at_once: at_once };
     let parts = Parts {
         writes: writes.clone(),

@@ -28,6 +28,18 @@ pub(crate) struct ClaimLabels {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(crate) struct Zone {
+    pub(crate) zone: String,
+    pub(crate) zone_id: String,
+}
+
+impl Zone {
+    pub(crate) fn of(instance: &cloud::instance::Instance) -> Self {
+        Self { zone: instance.zone.clone(), zone_id: instance.zone_id.clone().unwrap_or_default() }
+    }
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub(crate) struct Code {
     /// HTTP status; 0 where no answer came.
     pub(crate) code: u16,
@@ -52,6 +64,7 @@ pub(crate) struct Metrics {
     pub(crate) claims_terminated: Family<ClaimLabels, Counter>,
     pub(crate) claim_termination: Histograms,
     pub(crate) instance_termination: Histograms,
+    pub(crate) instance_refusals: Family<Zone, Counter>,
     pub(crate) claims_disrupted: Family<Disrupted, Counter>,
     /// Ours: time from a claim's or node's deletion to the taint on its node.
     pub(crate) taint_delay: Histogram,
@@ -108,6 +121,7 @@ impl Metrics {
             claims_terminated: Family::default(),
             claim_termination: Family::new_with_constructor(|| Histogram::new(powers_of_two(11))),
             instance_termination: Family::new_with_constructor(|| Histogram::new(powers_of_two(10))),
+            instance_refusals: Family::default(),
             claims_disrupted: Family::default(),
             taint_delay: Histogram::new([0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0]),
             waiting_pods: Gauge::default(),
@@ -133,6 +147,11 @@ impl Metrics {
             "karpenter_nodes_terminated_total",
             "Nodes whose finalizer was removed",
             m.nodes_terminated.clone(),
+        );
+        registry.register(
+            "karpenter_cloudprovider_instance_termination_failures_total",
+            "Instances that EC2 did not end when told to",
+            m.instance_refusals.clone(),
         );
         registry.register_collector(m.node_termination.clone());
         registry.register(

@@ -24,6 +24,8 @@ use crate::world::{
 pub(crate) use runtime::writes::Error;
 
 const FIELD_MANAGER: &str = "karpenter-termination";
+/// After so many in a row it is left to the next look.
+const MOST_CONFLICTS: u32 = 5;
 /// Why a claim goes, as given to `Terminate`: kept on the claim so that it survives us.
 pub(crate) const REASON_ANNOTATION: &str = "karpenter.sh/termination-reason";
 
@@ -60,12 +62,14 @@ impl Evicted {
 pub(crate) struct Writes {
     client: Client,
     flow: Arc<Flow>,
+    /// For what keeps new pods off a node: never behind thousands of evictions.
+    urgent: Arc<Flow>,
 }
 
 impl Writes {
     /// `most`: of writes that are on their way at once.
     pub(crate) fn new(client: Client, most: usize) -> Self {
-        Self { client, flow: Arc::new(Flow::new(most)) }
+        Self { client, flow: Arc::new(Flow::new(most)), urgent: Arc::new(Flow::new(most)) }
     }
 
     async fn patched<K>(&self, api: Api<K>, name: &str, patch: Value) -> Result<K, Error>
@@ -76,33 +80,49 @@ impl Writes {
         self.in_turn(api.patch(name, &params, &patch)).await
     }
 
-    /// Gone already, or a namesake of another uid: both mean done. An object that finalizers hold comes back.
     async fn deleted<K>(&self, api: Api<K>, name: &str, params: DeleteParams) -> Result<Option<K>, Error>
     where
         K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
     {
-        match self.in_turn(api.delete(name, &params)).await {
-            Ok(answer) => Ok(answer.left()),
-            Err(Error::Gone | Error::Conflict) => Ok(None),
-            Err(error) => Err(error),
-        }
+        settled(self.in_turn(api.delete(name, &params)).await.map(|answer| answer.left()))
     }
 
     async fn in_turn<T>(&self, call: impl Future<Output = Result<T, kube::Error>>) -> Result<T, Error> {
         self.flow.pass(timely(call), |answer| answer.as_ref().is_err_and(is_overload)).await
     }
 
+    async fn urgently<T>(&self, call: impl Future<Output = Result<T, kube::Error>>) -> Result<T, Error> {
+        self.urgent.pass(timely(call), |answer| answer.as_ref().is_err_and(is_overload)).await
+    }
+
+    /// Its kubelet and others write to the node all the time: after a conflict it is read and tried again at once, so that no pod
+    /// lands meanwhile.
     pub(crate) async fn taint(&self, node: &NodeState) -> Result<Node, Error> {
-        let patch = json!({
-            "metadata": {"resourceVersion": node.resource_version, "labels": {EXCLUDE_LABEL: EXCLUDE_VALUE}},
-            "spec": {"taints": node.with_disrupted_taint()},
-        });
-        self.patched(Api::all(self.client.clone()), &node.name, patch).await
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let mut reread: Option<NodeState> = None;
+        for _ in 0..MOST_CONFLICTS {
+            let current = reread.as_ref().unwrap_or(node);
+            let patch = Patch::Merge(json!({
+                "metadata": {
+                    "resourceVersion": current.resource_version, "labels": {EXCLUDE_LABEL: EXCLUDE_VALUE},
+                },
+                "spec": {"taints": current.with_disrupted_taint()},
+            }));
+            match self.urgently(nodes.patch(&node.name, &params(), &patch)).await {
+                Err(Error::Conflict) => {}
+                other => return other,
+            }
+            let found = self.urgently(nodes.get(&node.name)).await?;
+            let same = NodeState::of(&found).filter(|found| found.uid == node.uid);
+            reread = Some(same.ok_or(Error::Gone)?);
+        }
+        Err(Error::Conflict)
     }
 
     /// The node as it is now that it is being deleted; `None`: it is gone.
     pub(crate) async fn delete_node(&self, name: &str, uid: &str) -> Result<Option<Node>, Error> {
-        self.deleted::<Node>(Api::all(self.client.clone()), name, by_uid(uid)).await
+        let (nodes, params): (Api<Node>, _) = (Api::all(self.client.clone()), by_uid(uid));
+        settled(self.urgently(nodes.delete(name, &params)).await.map(|answer| answer.left()))
     }
 
     pub(crate) async fn release_node(&self, node: &NodeState) -> Result<Node, Error> {
@@ -192,6 +212,14 @@ impl Writes {
         self.deleted::<Pod>(Api::namespaced(self.client.clone(), &pod.namespace), &pod.name, params)
             .await
             .map(drop)
+    }
+}
+
+/// Gone already, or a namesake of another uid: both mean done. An object that finalizers hold comes back.
+fn settled<K>(deleted: Result<Option<K>, Error>) -> Result<Option<K>, Error> {
+    match deleted {
+        Err(Error::Gone | Error::Conflict) => Ok(None),
+        other => other,
     }
 }
 
