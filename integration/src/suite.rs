@@ -1,20 +1,25 @@
-//! Runs tests on one local cluster and takes it down whatever happens.
+//! Runs tests on local clusters and takes these down whatever happens.
 //!
-//! A test that stops or kills services of the cluster is *alone*: nothing else runs beside it, and no service is left from
-//! before. The others wait for the cluster most of their time, so more of them run at once than there are processors.
+//! A test that stops or kills services of its cluster is *alone*: nothing else runs on that cluster meanwhile, and no service is
+//! left from before. The others share one cluster; they wait for it most of their time, so more of them run at once than there
+//! are processors. Where there are many of both kinds, those that are alone have a second cluster.
 
 use std::pin::Pin;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use tokio::runtime::Runtime;
-use tokio::sync::RwLock;
+use tokio::sync::{RwLock, Semaphore};
 
 use crate::stack::Stack;
 
+/// Of those that share a cluster.
 const AT_ONCE: usize = 8;
+/// So many of the slowest are named at the end.
+const SLOWEST: usize = 12;
 
 type Body = fn(Stack) -> Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 
@@ -70,15 +75,14 @@ pub fn run_in(instance: &str, tests: Vec<Test>) -> ExitCode {
     let mut words: Vec<String> = std::env::args().collect();
     let soak = words.iter().any(|word| word == "--soak");
     words.retain(|word| word != "--soak");
-    let mut arguments = Arguments::from_iter(words);
-    arguments.test_threads.get_or_insert(AT_ONCE);
+    let arguments = Arguments::from_iter(words);
 
     let chosen: Vec<Test> = tests.into_iter().filter(|test| test.soak == soak).collect();
     if arguments.list {
         let trials = chosen.iter().map(|test| Trial::test(test.name, || Ok(()))).collect();
         return libtest_mimic::run(&arguments, trials).exit_code();
     }
-    match start(instance, &arguments, chosen) {
+    match start(instance, arguments, chosen, soak) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -87,40 +91,77 @@ pub fn run_in(instance: &str, tests: Vec<Test>) -> ExitCode {
     }
 }
 
-fn start(instance: &str, arguments: &Arguments, tests: Vec<Test>) -> Result<ExitCode> {
+/// The clusters, and whose turn it is on each.
+struct Lanes {
+    shared: Lane,
+    alone: Lane,
+    sharing: Semaphore,
+    took: Mutex<Vec<(Duration, &'static str)>>,
+}
+
+#[derive(Clone)]
+struct Lane {
+    stack: Stack,
+    turn: Arc<RwLock<()>>,
+}
+
+impl Lane {
+    fn new(stack: Stack) -> Self {
+        Self { stack, turn: Arc::default() }
+    }
+}
+
+fn start(instance: &str, mut arguments: Arguments, tests: Vec<Test>, soak: bool) -> Result<ExitCode> {
     let runtime = Arc::new(tokio::runtime::Builder::new_multi_thread().enable_all().build()?);
-    let stack = Stack::up_in(instance)?;
-    let on_interrupt = stack.clone();
+    // Proofs measure, and whoever names a test waits for it: one cluster is quicker there.
+    let is_two = !soak && arguments.filter.is_none() && tests.iter().any(|test| test.alone);
+    let shared = Lane::new(Stack::up_in(instance)?);
+    let alone = match is_two {
+        true => Stack::up_in(&format!("{instance}-alone")).map(Lane::new).inspect_err(|_| {
+            report(shared.stack.down());
+        })?,
+        false => shared.clone(),
+    };
+    let mut stacks = vec![shared.stack.clone()];
+    if is_two {
+        stacks.push(alone.stack.clone());
+    }
+    let on_interrupt = stacks.clone();
     runtime.spawn(async move {
         if tokio::signal::ctrl_c().await.is_ok() {
-            report(on_interrupt.down());
+            on_interrupt.iter().for_each(|stack| report(stack.down()));
             std::process::exit(130);
         }
     });
-    let turn = Arc::new(RwLock::new(()));
-    let trials =
-        tests.into_iter().map(|test| trial(test, stack.clone(), runtime.clone(), turn.clone())).collect();
-    let conclusion = libtest_mimic::run(arguments, trials);
-    report(stack.down());
+    // A test that waits for its turn holds a thread.
+    arguments.test_threads.get_or_insert(tests.len().max(1));
+    let lanes = Arc::new(Lanes { shared, alone, sharing: Semaphore::new(AT_ONCE), took: Mutex::default() });
+    let trials = tests.into_iter().map(|test| trial(test, lanes.clone(), runtime.clone())).collect();
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    show_slowest(&lanes);
+    stacks.iter().for_each(|stack| report(stack.down()));
     Ok(conclusion.exit_code())
 }
 
-fn trial(test: Test, stack: Stack, runtime: Arc<Runtime>, turn: Arc<RwLock<()>>) -> Trial {
+fn trial(test: Test, lanes: Arc<Lanes>, runtime: Arc<Runtime>) -> Trial {
     Trial::ignorable_test(test.name, move || {
         runtime.block_on(async {
-            let body = (test.body)(stack.clone());
-            let outcome = if test.alone {
+            let (outcome, took) = if test.alone {
+                let Lane { stack, turn } = &lanes.alone;
                 let _nobody_else = turn.write().await;
                 // Those that other tests share.
-                report(crate::processes::kill_all(&stack));
-                let outcome = body.await;
+                report(crate::processes::kill_all(stack));
+                let timed = timed((test.body)(stack.clone())).await;
                 // What a failed test left running must not fail the next one.
-                report(crate::processes::kill_all(&stack));
-                outcome
+                report(crate::processes::kill_all(stack));
+                timed
             } else {
+                let Lane { stack, turn } = &lanes.shared;
+                let _one_of_few = lanes.sharing.acquire().await;
                 let _with_others = turn.read().await;
-                body.await
+                timed((test.body)(stack.clone())).await
             };
+            lanes.took.lock().unwrap_or_else(PoisonError::into_inner).push((took, test.name));
             match outcome {
                 Ok(()) => Ok(Completion::Completed),
                 Err(error) => match error.downcast::<Skipped>() {
@@ -130,6 +171,24 @@ fn trial(test: Test, stack: Stack, runtime: Arc<Runtime>, turn: Arc<RwLock<()>>)
             }
         })
     })
+}
+
+async fn timed<T>(body: impl Future<Output = T>) -> (T, Duration) {
+    let began = Instant::now();
+    (body.await, began.elapsed())
+}
+
+/// Where the time goes, for whoever wants the whole to be quicker.
+fn show_slowest(lanes: &Lanes) {
+    let mut took = lanes.took.lock().unwrap_or_else(PoisonError::into_inner);
+    if took.len() < SLOWEST {
+        return;
+    }
+    took.sort_by(|a, b| b.cmp(a));
+    eprintln!("slowest of {}:", took.len());
+    for (took, name) in took.iter().take(SLOWEST) {
+        eprintln!("{:>6.1} s  {name}", took.as_secs_f64());
+    }
 }
 
 fn report(outcome: Result<()>) {
