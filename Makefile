@@ -65,8 +65,8 @@ crds: ## write charts/karpenter-crd from the Rust types
 
 STATIC := $(shell uname -m)-unknown-linux-gnu
 images: ## OCI images of the five services, and a bill of materials, into .local/images; no container engine is needed
-	RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --workspace --bins --target $(STATIC)
-	deploy/images/build --strip --bin-dir $(CARGO_TARGET_DIR)/$(STATIC)/release --out .local/images
+	RUSTFLAGS="-C target-feature=+crt-static" cargo build --profile dist --workspace --bins --target $(STATIC)
+	deploy/images/build --strip --bin-dir $(CARGO_TARGET_DIR)/$(STATIC)/dist --out .local/images
 
 clean-local: down ## forget the local cluster's state
 	rm -rf .local
