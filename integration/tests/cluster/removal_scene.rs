@@ -25,6 +25,7 @@ pub(crate) struct Scene {
     image: String,
     subnet: String,
     pub(crate) zone: String,
+    pub(crate) zone_id: String,
 }
 
 /// How a claim differs from an ordinary one.
@@ -54,6 +55,13 @@ impl Scene {
         Self::with(stack, service, name).await
     }
 
+    /// Another process in its place, with more flags.
+    pub(crate) fn again_with(mut self, more: &[&str]) -> Result<Self> {
+        self.service.stop(&self.stack)?;
+        self.service = Service::start(&self.stack, "termination", 1, &[&FLAGS, more].concat())?;
+        Ok(self)
+    }
+
     async fn with(stack: Stack, service: Service, name: &str) -> Result<Self> {
         let client = stack.admin().await?;
         let namespace = kubernetes::namespace(&client, name).await?;
@@ -78,6 +86,7 @@ impl Scene {
             image: element(&images, "imageId")?,
             subnet: element(&subnets, "subnetId")?,
             zone: element(&subnets, "availabilityZone")?,
+            zone_id: element(&subnets, "availabilityZoneId")?,
             stack,
             client,
             namespace,

@@ -1,9 +1,11 @@
 //! Garbage collection both ways: claims without instance, instances without claim, nodes without either.
 
 use anyhow::{Result, ensure};
-use integration::{Stack, Test, aws, eventually, test};
+use integration::{Service, Stack, Test, aws, eventually, test};
+use proto::pricingcache::v1::ListUnavailableRequest;
 use serde_json::json;
 
+use crate::pricing_scene::{Reader, forget_everything};
 use crate::removal_scene::{Options, Scene};
 
 pub(crate) fn tests() -> Vec<Test> {
@@ -12,6 +14,11 @@ pub(crate) fn tests() -> Vec<Test> {
         test!("termination_garbage", a_claim_deleted_before_its_launch_goes_and_leaves_no_instance),
         test!("termination_garbage", an_instance_without_claim_is_collected_and_a_foreign_one_is_not),
         test!("termination_garbage", a_silent_node_that_has_neither_claim_nor_instance_is_collected),
+        test!(
+            "termination_garbage",
+            alone,
+            in_a_zone_shifted_away_from_nothing_is_ended_until_the_shift_is_over
+        ),
     ]
 }
 
@@ -90,4 +97,36 @@ async fn a_silent_node_that_has_neither_claim_nor_instance_is_collected(stack: S
         Ok(scene.node_names().await?.is_empty().then_some(()))
     })
     .await
+}
+
+async fn in_a_zone_shifted_away_from_nothing_is_ended_until_the_shift_is_over(stack: Stack) -> Result<()> {
+    forget_everything(&stack).await?;
+    let often = ["--enable-zonal-shift", "--zonal-shift-refresh-interval=1s"];
+    let pricing = Service::start(&stack, "pricing-cache", 1, &often)?;
+    let scene = Scene::alone(stack, "shifted").await?;
+    let (held, reader) = (scene.name(1), Reader::new(&scene.stack).await?);
+    let instance = scene.node(&held, &Options::default()).await?;
+    scene.node_is_ready(&held, true).await?;
+    aws::put(&scene.stack, "/zonal-shift", &json!({"zoneId": scene.zone_id, "minutes": 60}))?;
+    eventually("the shift to be known", || async {
+        let told = reader.client().list_unavailable(ListUnavailableRequest {}).await?.into_inner();
+        Ok(told.shifted_zones.contains(&scene.zone).then_some(()))
+    })
+    .await?;
+    // A process that starts asks at once.
+    let scene = scene.again_with(&["--enable-zonal-shift"])?;
+    scene.delete_claim(&held).await?;
+    eventually("the drain to say why it waits", || async {
+        let wait = scene.waits_for(&held, "instance").await?;
+        Ok(wait["detail"].as_str().is_some_and(|why| why.contains("zonal shift")).then_some(()))
+    })
+    .await?;
+    ensure!(scene.instance_lives(&instance)?, "ended in a zone that is not to be believed");
+    ensure!(scene.service.metric("karpenter_cloudprovider_instance_termination_failures_total", "")? > 0.0);
+    aws::delete(&scene.stack, "/zonal-shift")?;
+    scene.is_gone(&held, &instance).await?;
+    pricing.stop(&scene.stack)?;
+    let stack = scene.stack.clone();
+    scene.end()?;
+    forget_everything(&stack).await
 }
