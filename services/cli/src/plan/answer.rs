@@ -169,9 +169,8 @@ impl Answer {
         self.stats.hourly_before = Some(found.before);
         self.stats.hourly_after = Some(found.after);
         self.stats.timed_out |= found.timed_out;
-        self.blocked = Some(
-            found.blocked.into_iter().map(|b| Blocked { node: b.node, reason: b.reason }).collect(),
-        );
+        self.blocked =
+            Some(found.blocked.into_iter().map(|b| Blocked { node: b.node, reason: b.reason }).collect());
         self.commands = Some(found.commands.into_iter().map(Command::of).collect());
     }
 }
@@ -187,7 +186,7 @@ impl Command {
             moves: found
                 .moves
                 .into_iter()
-                .map(|m| Move { pod: m.pod, from: m.from, to: m.to })
+                .map(|m| Move { pod: m.pod.to_string(), from: m.from, to: m.to })
                 .collect(),
             savings: found.savings,
         }

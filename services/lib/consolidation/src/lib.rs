@@ -18,7 +18,7 @@ use std::sync::Arc;
 use api::convert::Obstacle;
 use api::nodepool::NodePool;
 use model::price::MicroDollars;
-use solver::NewNode;
+use solver::{NewNode, PodRef};
 
 pub use run::run;
 
@@ -104,10 +104,10 @@ pub fn name_of(number: usize) -> String {
     format!("new-{number}")
 }
 
-/// A pod goes from one node to another. Pods as `namespace/name`.
+/// A pod goes from one node to another.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Move {
-    pub pod: String,
+    pub pod: PodRef,
     pub from: String,
     pub to: String,
 }

@@ -10,9 +10,9 @@ use policy::consolidation::{
     Allowance, Candidate, Decision, MultiNode, Outcome, PoolTotals, Settings, Share, SingleNode, approves,
     choose_empty, judge, same_type_guard,
 };
-use solver::{Effort, Options, Plan, Snapshot};
+use solver::{Effort, Options, Plan, PodRef, Snapshot};
 
-use crate::launch::{self, options_of, replacement_of};
+use crate::launch::{self, replacement_of};
 use crate::state::{self, State};
 use crate::{Blocked, Command, Consolidated, Method, Move, Rest, name_of};
 
@@ -284,15 +284,15 @@ impl Run<'_> {
             targets.extend(node.pods.iter().map(|pod| (pod.to_string(), Arc::clone(&name))));
             self.state.launch(&node, self.made);
             self.made += 1;
-            let from_removed = |pod: &solver::PodRef| {
+            let from_removed = |pod: &PodRef| {
                 self.state.node_of(&pod.to_string()).is_some_and(|from| found.nodes.contains(&from))
             };
             node.pods.retain(from_removed);
             nodes.push(node);
         }
         let moved = self.state.remove(&found.nodes, &targets);
-        let to = |(pod, from): (String, Arc<str>)| {
-            let to = targets[&pod].to_string();
+        let to = |(pod, from): (PodRef, Arc<str>)| {
+            let to = targets[&pod.to_string()].to_string();
             Move { pod, from: from.to_string(), to }
         };
         let mut moves: Vec<Move> = moved.into_iter().map(to).collect();

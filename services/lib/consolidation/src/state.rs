@@ -11,7 +11,7 @@ use model::price::MicroDollars;
 use model::quantity::Quantity;
 use model::resources::{HUGE_PAGES_PREFIX, MEMORY, Resources};
 use policy::consolidation::{COST_UNIT, Candidate};
-use solver::{Change, NewNode, Plan, Snapshot};
+use solver::{Change, NewNode, Plan, PodRef, Snapshot};
 
 use crate::launch::{options_of, price_in};
 use crate::{Blocked, Rest, name_of};
@@ -113,17 +113,17 @@ impl State {
         &mut self,
         nodes: &[Arc<str>],
         targets: &BTreeMap<String, Arc<str>>,
-    ) -> Vec<(String, Arc<str>)> {
+    ) -> Vec<(PodRef, Arc<str>)> {
         let gone: BTreeSet<&Arc<str>> = nodes.iter().collect();
         let mut moved = Vec::new();
         let mut dropped = false;
         self.input.pods.retain_mut(|pod: &mut Pod| {
             let Some(from) = pod.node.clone().filter(|node| gone.contains(node)) else { return true };
-            let key = pod.key();
-            match targets.get(&key) {
+            match targets.get(&pod.key()) {
                 Some(to) => {
                     pod.node = Some(Arc::clone(to));
-                    moved.push((key, from));
+                    let (namespace, name) = (Arc::clone(&pod.namespace), Arc::clone(&pod.name));
+                    moved.push((PodRef { namespace, name }, from));
                     true
                 }
                 None => {
@@ -137,7 +137,8 @@ impl State {
         }
         self.input.nodes.retain(|node| !gone.contains(&node.name));
         self.changes.extend(nodes.iter().cloned().map(Change::NodeRemoved));
-        let pods = moved.iter().filter_map(|(key, _)| Some(&self.input.pods[*self.index.get(key)?]));
+        let pods =
+            moved.iter().filter_map(|(pod, _)| Some(&self.input.pods[*self.index.get(&pod.to_string())?]));
         self.changes.extend(pods.cloned().map(Change::PodAdded));
         moved
     }

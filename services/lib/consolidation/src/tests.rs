@@ -131,7 +131,14 @@ fn an_empty_node_goes_as_empty_and_a_dear_one_is_replaced() {
     assert_eq!(methods, ["empty", "single"], "{found:?}");
     let replaced = &found.commands[1];
     assert_eq!((&*replaced.nodes[0].launch.instance_type, replaced.first), ("small", 0));
-    assert_eq!(replaced.moves, [Move { pod: "default/a".into(), from: "one".into(), to: name_of(0) }]);
+    assert_eq!(
+        replaced.moves,
+        [Move {
+            pod: PodRef { namespace: "default".into(), name: "a".into() },
+            from: "one".into(),
+            to: name_of(0)
+        }]
+    );
     assert_eq!(found.after, MicroDollars::new(150_000));
 }
 
