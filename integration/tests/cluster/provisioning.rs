@@ -8,12 +8,14 @@ use integration::rpc::Impersonation;
 use integration::workload::Workload;
 use integration::{Service, Stack, Test, aws, eventually, test};
 use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::api::resource::v1::ResourceClaim;
 use kube::ResourceExt as _;
-use kube::api::{Api, ListParams, Patch, PatchParams};
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use model::labels;
 use proto::provisioner::v1::provisioner_client::ProvisionerClient;
 use proto::provisioner::v1::{
-    CreateReplacementsRequest, ExplainPodRequest, GetSnapshotRequest, SimulateManyRequest, SimulateRequest,
+    CreateReplacementsRequest, ExplainPodRequest, GetSnapshotRequest, PlanRequest, SimulateManyRequest,
+    SimulateRequest,
 };
 use proto::types::v1::PodRef;
 use runtime::grpc::Caller;
@@ -258,6 +260,26 @@ async fn a_pod_that_fits_nowhere_is_explained_once_and_nothing_is_made(stack: St
     let pending =
         seen.pending.iter().find(|p| p.pod.as_ref().is_some_and(|r| r.name == pod)).context("not pending")?;
     ensure!(pending.reason.contains("cpu"), "{pending:?}");
+
+    // Devices are nothing that nodes are made for yet, and whoever asks for one is told. kube-scheduler looks only at pods
+    // whose claims exist, and before it has looked there is nothing to tell.
+    let device: ResourceClaim = serde_json::from_value(json!({
+        "metadata": {"name": "device"},
+        "spec": {"devices": {"requests": [{"name": "one", "exactly": {"deviceClassName": "none.example.com"}}]}}
+    }))?;
+    let devices: Api<ResourceClaim> = Api::namespaced(workload.pods().into_client(), &workload.name);
+    devices.create(&PostParams::default(), &device).await?;
+    let claims = json!({"resourceClaims": [{"name": "device", "resourceClaimName": "device"}]});
+    workload.deploy("device", 1, "100m", claims).await?;
+    eventually("an event that names resource claims", || async {
+        let pods = workload.pods().list(&ListParams::default().labels("app=device")).await?.items;
+        let Some(pod) = pods.first().map(|p| p.name_any()) else { return Ok(None) };
+        let told = events(&workload, &pod, "FailedScheduling").await?;
+        let names_them = |e: &Event| e.message.as_ref().is_some_and(|m| m.contains("resource claims"));
+        Ok(told.iter().any(names_them).then_some(()))
+    })
+    .await?;
+    ensure!(workload.claims().await?.is_empty(), "a claim was made for a pod that asks for a device");
     workload.remove().await?;
     stop(&stack, &running)
 }
@@ -328,6 +350,29 @@ async fn questions_are_answered_and_a_command_makes_replacements_once(stack: Sta
     let pod = PodRef { namespace: workload.name.clone(), name: pods[0].name_any(), uid: String::new() };
     let explained = client.explain_pod(ExplainPodRequest { pod: Some(pod) }).await?.into_inner();
     ensure!(explained.summary.contains("runs on node") && nodes.contains(&explained.node), "{explained:?}");
+
+    // Without the pods the nodes would be empty, and would go.
+    let without = pods.iter().map(|p| format!("Pod/{}/{}", workload.name, p.name_any())).collect();
+    let pools: Api<NodePool> = Api::all(workload.pods().into_client());
+    let mut eager = pools.get(&workload.name).await?;
+    eager.spec.disruption.consolidate_after = "0s".parse()?;
+    let question = PlanRequest {
+        objects_json: vec![serde_json::to_string(&eager)?],
+        remove_objects: without,
+        consolidate: true,
+        ..PlanRequest::default()
+    };
+    let plan = client.plan(question).await?.into_inner();
+    let found = plan.consolidation.context("no consolidation in the plan")?;
+    let gone: BTreeSet<&String> = found.commands.iter().flat_map(|c| &c.remove_nodes).collect();
+    ensure!(nodes.iter().all(|node| gone.contains(node)), "{nodes:?} stay: {found:?}");
+    let saved: i64 = found.commands.iter().map(|c| c.saving_micro_usd_per_hour).sum();
+    ensure!(
+        saved > 0 && found.before_micro_usd_per_hour - saved == found.after_micro_usd_per_hour,
+        "{found:?}"
+    );
+    let plain = client.plan(PlanRequest::default()).await?.into_inner();
+    ensure!(plain.consolidation.is_none(), "consolidated without being asked to: {plain:?}");
 
     // Whatever the answer was, a replacement for the pods is what the command asks for.
     let below = i64::MAX;

@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use api::convert::{self, Specs, overlay};
 use api::nodepool::NodePool;
+use consolidation::PodIndex;
 use jiff::Timestamp;
 use model::catalog::InstanceType;
 use model::pool::ClusterInput;
@@ -25,15 +26,13 @@ use model::pool::ClusterInput;
 use crate::features::Features;
 use crate::manifest::{InputError, Objects, Sources};
 
-pub use pods::{PodFacts, PodIndex};
-
 /// Input of a decision, and what consolidation must know beyond it.
 pub struct Cluster {
     pub input: ClusterInput,
     /// Facts about pods that the solver does not need.
     pub facts: PodIndex,
     /// NodePools as written, by name.
-    pub pools: BTreeMap<Arc<str>, NodePool>,
+    pub pools: BTreeMap<Arc<str>, Arc<NodePool>>,
     /// Nodes with `karpenter.sh/do-not-disrupt: "true"`.
     pub held_nodes: std::collections::BTreeSet<Arc<str>>,
     /// Things a person should know.
@@ -117,7 +116,7 @@ pub fn build(
     let pools = objects
         .node_pools
         .into_iter()
-        .map(|p| (Arc::from(p.object.metadata.name.as_deref().unwrap_or_default()), p.object))
+        .map(|p| (Arc::from(p.object.metadata.name.as_deref().unwrap_or_default()), Arc::new(p.object)))
         .collect();
     Ok(Cluster { input, facts, pools, held_nodes: nodes.held, remarks })
 }

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use api::convert::{self, At, Obstacle, PodBudget, PodContext, Specs, eviction_cost, is_terminal, owned_by};
+use api::convert::{self, At, PodBudget, PodContext, Specs, eviction_cost, is_terminal, owned_by};
+use consolidation::{PodFacts, PodIndex};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1 as core;
@@ -13,18 +14,6 @@ use model::pod::{Pod, PodSpec};
 use super::storage::Storage;
 use super::workloads::{Workload, with_own_volumes};
 use crate::manifest::{InputError, Named, Origin, Sources};
-
-/// What consolidation must know of a pod.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PodFacts {
-    /// Forbids to take its node away.
-    pub obstacle: Option<Obstacle>,
-    /// In units of 2^-27.
-    pub eviction_cost: i64,
-}
-
-/// Facts by namespace and name; replicas share them.
-pub type PodIndex = BTreeMap<(Arc<str>, Arc<str>), Arc<PodFacts>>;
 
 pub(super) struct Reader<'a> {
     sources: &'a Sources,
@@ -155,10 +144,6 @@ impl<'a> Reader<'a> {
         if pod.uid.is_empty() {
             // Ties go by the order of the input.
             pod.uid = Arc::from(format!("{:012}", self.pods.len()));
-        }
-        // Pods that are placed now can be moved later.
-        if pod.node.is_none() {
-            pod.reschedulable = !pod.bound_to_node && !pod.do_not_disrupt;
         }
         self.facts.insert((Arc::clone(&pod.namespace), Arc::clone(&pod.name)), facts);
         self.pods.push(pod);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use consolidation::{Consolidated, name_of};
 use model::labels;
 use model::price::MicroDollars;
 use model::requirement::{Entry, Operator};
@@ -84,7 +85,7 @@ pub struct Command {
     pub savings: MicroDollars,
 }
 
-#[derive(Clone, Debug, Serialize, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Move {
     pub pod: String,
     pub from: String,
@@ -159,6 +160,37 @@ impl Answer {
             stats,
         }
     }
+
+    /// Fills in what is gained by taking nodes away afterwards.
+    pub fn consolidated(&mut self, found: Consolidated) {
+        for node in &mut self.nodes {
+            node.pin();
+        }
+        self.stats.hourly_before = Some(found.before);
+        self.stats.hourly_after = Some(found.after);
+        self.stats.timed_out |= found.timed_out;
+        self.blocked =
+            Some(found.blocked.into_iter().map(|b| Blocked { node: b.node, reason: b.reason }).collect());
+        self.commands = Some(found.commands.into_iter().map(Command::of).collect());
+    }
+}
+
+impl Command {
+    fn of(found: consolidation::Command) -> Self {
+        let numbered = found.nodes.iter().zip(found.first..);
+        Self {
+            reason: found.method.reason(),
+            method: found.method.as_str(),
+            remove: found.remove.iter().map(ToString::to_string).collect(),
+            nodes: numbered.map(|(node, number)| AnswerNode::of(node, number)).collect(),
+            moves: found
+                .moves
+                .into_iter()
+                .map(|m| Move { pod: m.pod.to_string(), from: m.from, to: m.to })
+                .collect(),
+            savings: found.savings,
+        }
+    }
 }
 
 impl AnswerNode {
@@ -168,7 +200,7 @@ impl AnswerNode {
         let mut requirements: Vec<Entry> = node.requirements.to_entries();
         requirements.retain(|e| !hidden.contains(&e.key.as_str()));
         Self {
-            name: format!("new-{number}"),
+            name: name_of(number),
             node_pool: node.pool.to_string(),
             pods: sorted(&node.pods),
             requirements,

@@ -3,7 +3,6 @@
 
 mod answer;
 mod args;
-mod consolidate;
 mod html;
 mod people;
 mod table;
@@ -78,13 +77,16 @@ fn decide(cluster: Cluster, args: &Args, progress: &Progress) -> (Answer, people
     if let Some(input) = later {
         drop(snapshot);
         progress.now("consolidating");
-        let rest = consolidate::Rest {
+        let rest = consolidation::Rest {
             facts: cluster.facts,
             pools: cluster.pools,
             held_nodes: cluster.held_nodes,
             spot_to_spot: args.feature_gates.spot_to_spot_consolidation,
         };
-        consolidate::run(input, &rest, &plan, &options, &keep_going, &mut answer);
+        let began = Instant::now();
+        let found = consolidation::run(input, &rest, &plan, &options, &keep_going);
+        answer.stats.consolidate_seconds = Some(began.elapsed().as_secs_f64());
+        answer.consolidated(found);
     }
     answer.stats.peak_rss_bytes = process_usage::peak_rss_bytes();
     (answer, people)

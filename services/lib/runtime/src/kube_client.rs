@@ -17,7 +17,7 @@ use kube::{
 use tokio::time::{Instant, Sleep};
 use tower::{Layer, Service as TowerService, util::MapRequestLayer};
 
-use crate::{ProcessConfig, Service, shadow};
+use crate::{ProcessConfig, Service, kube_calls::CountCalls, shadow};
 
 /// From kubeconfig or the pod's ServiceAccount.
 pub async fn connect(service: Service, config: &ProcessConfig) -> anyhow::Result<Client> {
@@ -40,7 +40,7 @@ pub fn build(service: Service, config: &ProcessConfig, mut kube: Config) -> anyh
             if shadow { shadow::restrain(request) } else { request }
         },
     );
-    Ok(builder.with_layer(&restrain).with_layer(&rate).build())
+    Ok(builder.with_layer(&CountCalls).with_layer(&restrain).with_layer(&rate).build())
 }
 
 /// A token bucket: `burst` requests at once, refilled at `per_second`.

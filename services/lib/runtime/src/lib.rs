@@ -77,10 +77,12 @@
 //! ```
 
 pub mod admin;
+mod api_path;
 pub mod config;
 mod config_values;
 pub mod events;
 pub mod grpc;
+mod kube_calls;
 pub mod kube_client;
 pub mod lease;
 mod log_format;

@@ -15,7 +15,7 @@ use prometheus_client::{
     registry::{Metric, Registry},
 };
 
-use crate::{Service, process_metrics::ProcessCollector};
+use crate::{Service, kube_calls, process_metrics::ProcessCollector};
 
 /// Seconds; from a cached answer on loopback to a long solve.
 const RPC_BUCKETS: [f64; 13] =
@@ -135,6 +135,7 @@ impl Metrics {
             m.events_dropped.clone(),
         );
         m.register_collector(ProcessCollector::new(service));
+        kube_calls::register(m);
         metrics
     }
 

@@ -5,6 +5,8 @@
 use http::{Method, Request, Uri, uri::PathAndQuery};
 use tracing::info;
 
+use crate::api_path::about;
+
 /// Bookkeeping of our own, and questions that are asked by posting them.
 const WRITTEN: [&str; 4] = ["leases", "configmaps", "tokenreviews", "subjectaccessreviews"];
 /// Would only repeat what the log says.
@@ -16,7 +18,7 @@ pub(crate) fn restrain<B>(mut request: Request<B>) -> Request<B> {
         return request;
     }
     let path = request.uri().path();
-    let resource = resource(path);
+    let resource = about(path).resource;
     if WRITTEN.contains(&resource) {
         return request;
     }
@@ -41,23 +43,6 @@ fn as_dry_run(uri: &Uri) -> Option<Uri> {
     parts.path_and_query =
         Some(PathAndQuery::try_from(text).expect("a valid address stays one with a parameter more"));
     Some(Uri::from_parts(parts).expect("only the query changed"))
-}
-
-/// `/api/v1/namespaces/a/pods/b/eviction` is about pods, `/apis/karpenter.sh/v1/nodeclaims` about nodeclaims.
-fn resource(path: &str) -> &str {
-    let mut parts = path.split('/').filter(|part| !part.is_empty());
-    let versions = match parts.next() {
-        Some("api") => 1,
-        Some("apis") => 2,
-        _ => return "",
-    };
-    let mut rest = parts.skip(versions);
-    match rest.next() {
-        // What follows is the namespace's name.
-        Some("namespaces") => rest.nth(1).unwrap_or("namespaces"),
-        Some(resource) => resource,
-        None => "",
-    }
 }
 
 #[cfg(test)]

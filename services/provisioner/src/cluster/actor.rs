@@ -10,12 +10,12 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
-use model::pool::ClusterInput;
 use runtime::watch::{Change, Streamed};
 use solver::Snapshot;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::holding::Holding;
 use super::state::{Delta, State};
 use super::told::PodRow;
 use super::view::{ClusterView, PodFacts};
@@ -42,10 +42,8 @@ pub(crate) enum Message {
     Budget(Change<PodDisruptionBudget>),
     Namespace(Change<Namespace>),
     Fresh(oneshot::Sender<Arc<ClusterView>>),
-    /// As `Fresh`, with the input that the view's snapshot stands for.
-    FreshWithInput(oneshot::Sender<(Arc<ClusterView>, ClusterInput)>),
-    /// Everything a snapshot is built from, for questions about another cluster than this one.
-    Input(oneshot::Sender<ClusterInput>),
+    /// What holds nodes where they are.
+    Holding(oneshot::Sender<Holding>),
     Pod(Streamed<Pod>),
     AboutPod {
         namespace: String,
@@ -104,17 +102,11 @@ pub(super) struct Actor {
     pub(super) unsynced_since: Timestamp,
 }
 
-/// Who waits for the next view.
-enum Asked {
-    View(oneshot::Sender<Arc<ClusterView>>),
-    WithInput(oneshot::Sender<(Arc<ClusterView>, ClusterInput)>),
-}
-
 impl Actor {
     pub(super) async fn run(mut self, stop: CancellationToken) -> anyhow::Result<()> {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut asked: Vec<Asked> = Vec::new();
+        let mut asked: Vec<oneshot::Sender<Arc<ClusterView>>> = Vec::new();
         loop {
             let mut publish = false;
             tokio::select! {
@@ -146,19 +138,13 @@ impl Actor {
                 let view = Arc::clone(&self.latest.borrow());
                 for reply in asked.drain(..) {
                     // Whoever does not wait any more needs no answer.
-                    match reply {
-                        Asked::View(reply) => drop(reply.send(Arc::clone(&view))),
-                        Asked::WithInput(reply) => {
-                            let input = self.state.input_with((*view.usable_pools).clone());
-                            drop(reply.send((Arc::clone(&view), input)));
-                        }
-                    }
+                    let _ = reply.send(Arc::clone(&view));
                 }
             }
         }
     }
 
-    fn take(&mut self, message: Message, asked: &mut Vec<Asked>) {
+    fn take(&mut self, message: Message, asked: &mut Vec<oneshot::Sender<Arc<ClusterView>>>) {
         let now = Timestamp::now();
         let state = &mut self.state;
         let kind = match &message {
@@ -200,10 +186,9 @@ impl Actor {
             Message::Csi(change) => state.csi(change, now),
             Message::Budget(change) => state.budget(change, now),
             Message::Namespace(change) => state.namespace(change),
-            Message::Fresh(reply) => asked.push(Asked::View(reply)),
-            Message::FreshWithInput(reply) => asked.push(Asked::WithInput(reply)),
-            Message::Input(reply) => {
-                let _ = reply.send(state.input());
+            Message::Fresh(reply) => asked.push(reply),
+            Message::Holding(reply) => {
+                let _ = reply.send(state.holding(now));
             }
             Message::AboutPod { namespace, name, reply } => {
                 let _ = reply.send(state.about(&namespace, &name));
@@ -276,11 +261,14 @@ impl Actor {
             delta.rebuild || fewer || delta.changes.len() > MANY_CHANGES || node_changes > MANY_NODE_CHANGES;
         let snapshot = if anew { None } else { carried(&old.snapshot, delta.changes).await? };
         let mut usable = Arc::clone(&old.usable_pools);
+        let (mut daemon_sets, mut namespaces) = (Arc::clone(&old.daemon_sets), Arc::clone(&old.namespaces));
         let snapshot = match snapshot {
             Some(snapshot) => snapshot,
             None => {
                 let input = self.state.input();
                 usable = Arc::new(input.pools.clone());
+                daemon_sets = Arc::new(input.daemon_sets.clone());
+                namespaces = Arc::new(input.namespaces.clone());
                 tokio::task::spawn_blocking(move || Snapshot::build(input)).await?
             }
         };
@@ -310,6 +298,9 @@ impl Actor {
             pending: Arc::new(state.pending()),
             leaving: Arc::new(state.leaving_pods()),
             placeholders: Arc::clone(&state.buffers.owners),
+            placeholder_pods: Arc::clone(&state.buffers.all),
+            daemon_sets,
+            namespaces,
             bound_pods: u32::try_from(state.pods.bound).unwrap_or(u32::MAX),
         };
         self.note_unpriced(&old, &view, &delta.nodes);

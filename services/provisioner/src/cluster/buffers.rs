@@ -17,12 +17,8 @@ pub(crate) type Placeholders = BTreeMap<(Arc<str>, Arc<str>), BufferKey>;
 pub(super) struct Buffers {
     pods: BTreeMap<BufferKey, Vec<Pod>>,
     pub(super) owners: Arc<Placeholders>,
-}
-
-impl Buffers {
-    pub(super) fn all(&self) -> impl Iterator<Item = &Pod> {
-        self.pods.values().flatten()
-    }
+    /// Of all buffers; shared with views.
+    pub(super) all: Arc<Vec<Pod>>,
 }
 
 impl State {
@@ -50,6 +46,7 @@ impl State {
             self.triggers.push((Arc::clone(&key.1), false));
             self.buffers.pods.insert(key, pods);
         }
+        self.buffers.all = Arc::new(self.buffers.pods.values().flatten().cloned().collect());
         self.delta.any = true;
     }
 

@@ -3,18 +3,23 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::pool::ClusterInput;
+use model::pool::{ClusterInput, DaemonSet};
 use model::quantity::Quantity;
 use model::resources::{PODS, Resources};
 
+use super::excerpt::shown;
 use super::pods::{PodKey, Shown};
 use super::pools;
 use super::state::State;
-use super::view::{Burden, Daemons, NodeView, PendingPod, PodFacts, PodName, PoolUsage};
+use super::view::{Burden, Daemons, NodeView, PendingPod, PodFacts, PoolUsage};
 
 impl State {
     pub(super) fn input(&self) -> ClusterInput {
         self.input_with(pools::usable(&self.pools, &self.offer, &self.nodes.held_reservations()))
+    }
+
+    pub(super) fn daemon_sets(&self) -> Vec<DaemonSet> {
+        self.daemons.converted.values().cloned().collect()
     }
 
     pub(super) fn input_with(&self, pools: Vec<model::pool::NodePool>) -> ClusterInput {
@@ -23,18 +28,17 @@ impl State {
             let node = match &record.shown {
                 Shown::No => continue,
                 Shown::Pending => None,
-                Shown::On(node) => Some(Arc::clone(node)),
+                Shown::On(node) => Some(node),
             };
-            let mut pod = record.pod.clone();
-            pod.node = node;
-            pods.push(pod);
+            let forced = node.and_then(|name| self.nodes.entries.get(name)).is_some_and(|e| e.forced);
+            pods.push(shown(&record.pod, node, forced));
         }
-        pods.extend(self.buffers.all().cloned());
+        pods.extend(self.buffers.all.iter().cloned());
         ClusterInput {
             pods,
             nodes: self.nodes.entries.values().map(|e| e.node.clone()).collect(),
             pools,
-            daemon_sets: self.daemons.converted.values().cloned().collect(),
+            daemon_sets: self.daemon_sets(),
             namespaces: self.namespaces.clone(),
             extra_well_known: Default::default(),
         }
@@ -44,29 +48,27 @@ impl State {
         let entry = self.nodes.entries.get(name)?;
         let (mut requested, mut limits) = (Resources::new(), Resources::new());
         let (mut of_daemons, mut burden) = (Daemons::default(), Burden::default());
-        let mut pods = Vec::new();
-        for key in self.on.get(name).into_iter().flatten() {
+        let (mut pods, mut promised) = (Vec::new(), Vec::new());
+        for record in self.on.get(name).into_iter().flatten().filter_map(|key| self.pods.records.get(key)) {
             // Pods that are only meant for it are not on it.
-            if let Some(record) = self.pods.records.get(key).filter(|r| r.pod.node.is_some()) {
-                requested.add(&record.pod.spec.requests);
-                burden.cost = burden.cost.saturating_add(record.eviction_cost);
-                burden.protected |= record.pod.do_not_disrupt;
-                burden.pods += usize::from(!record.pod.daemon);
-                if let Some(own) = &record.told.limits {
-                    limits.add(own);
-                }
-                if record.pod.daemon {
-                    of_daemons.requested.add(&record.pod.spec.requests);
-                    if let Some(own) = &record.told.limits {
-                        of_daemons.limits.add(own);
-                    }
-                }
-                pods.push(PodName {
-                    namespace: Arc::clone(&key.namespace),
-                    name: Arc::clone(&key.name),
-                    uid: Arc::clone(&record.pod.uid),
-                });
+            if record.pod.node.is_none() {
+                promised.push(Arc::clone(&record.pod));
+                continue;
             }
+            requested.add(&record.pod.spec.requests);
+            burden.cost = burden.cost.saturating_add(record.eviction_cost);
+            burden.protected |= record.pod.do_not_disrupt;
+            burden.pods += usize::from(!record.pod.daemon);
+            if let Some(own) = &record.told.limits {
+                limits.add(own);
+            }
+            if record.pod.daemon {
+                of_daemons.requested.add(&record.pod.spec.requests);
+                if let Some(own) = &record.told.limits {
+                    of_daemons.limits.add(own);
+                }
+            }
+            pods.push(Arc::clone(&record.pod));
         }
         requested.insert(PODS, Quantity::from_units(i64::try_from(pods.len()).unwrap_or(i64::MAX)));
         Some(NodeView {
@@ -80,6 +82,8 @@ impl State {
             of_daemons,
             burden,
             pods,
+            promised,
+            forced: entry.forced,
         })
     }
 
@@ -90,7 +94,7 @@ impl State {
             Shown::On(node) => Some(Arc::clone(node)),
             _ => None,
         };
-        Some(PodFacts { pod: record.pod.clone(), waiting: record.waiting_since.is_some(), on })
+        Some(PodFacts { pod: (*record.pod).clone(), waiting: record.waiting_since.is_some(), on })
     }
 
     pub(super) fn usage(&self) -> BTreeMap<Arc<str>, PoolUsage> {
@@ -114,7 +118,7 @@ impl State {
         let leaving = |e: &&super::nodes::Entry| e.node.state == model::node::NodeState::Deleting;
         for entry in self.nodes.entries.values().filter(leaving) {
             for key in self.on.get(&entry.node.name).into_iter().flatten() {
-                if let Some(record) = self.pods.records.get(key).filter(|r| r.pod.reschedulable) {
+                if let Some(record) = self.pods.records.get(key).filter(|r| entry.moves(&r.pod)) {
                     let name = (Arc::clone(&key.namespace), Arc::clone(&key.name));
                     all.insert(name, Arc::clone(&record.pod.uid));
                 }
@@ -132,6 +136,7 @@ impl State {
                 _ => None,
             };
             all.push(PendingPod {
+                pod: Arc::clone(&record.pod),
                 namespace: Arc::clone(&key.namespace),
                 name: Arc::clone(&key.name),
                 uid: Arc::clone(&record.pod.uid),

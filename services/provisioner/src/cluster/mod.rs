@@ -9,6 +9,8 @@
 
 mod actor;
 mod buffers;
+mod excerpt;
+mod holding;
 mod in_flight;
 mod input;
 mod nodes;
@@ -28,7 +30,6 @@ use std::sync::Arc;
 
 use api::NodeClaim;
 use jiff::{SignedDuration, Timestamp};
-use model::pool::ClusterInput;
 use runtime::{Settings, Shell};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -38,6 +39,7 @@ use crate::metrics::Metrics;
 use crate::observe::PodMetrics;
 use actor::Actor;
 pub(crate) use actor::Message;
+pub(crate) use holding::Holding;
 use pods::Pods;
 pub(crate) use pools::usable as usable_pools;
 pub(crate) use promises::written as promise;
@@ -113,13 +115,6 @@ impl ClusterHandle {
         self.latest()
     }
 
-    /// As [`Self::fresh`], with the input that the view's snapshot stands for. `None` when the process is ending.
-    pub(crate) async fn fresh_with_input(&self) -> Option<(Arc<ClusterView>, ClusterInput)> {
-        let (reply, answer) = oneshot::channel();
-        self.inbox.send(Message::FreshWithInput(reply)).await.ok()?;
-        answer.await.ok()
-    }
-
     /// Claims that were just created count from now on, also before a watch shows them.
     pub(crate) async fn assume(&self, claims: Vec<Arc<NodeClaim>>) {
         let (done, taken) = oneshot::channel();
@@ -133,10 +128,10 @@ impl ClusterHandle {
         let _ = self.inbox.send(Message::Nominate { nodes, until }).await;
     }
 
-    /// Everything a snapshot is built from. `None` when the process is ending.
-    pub(crate) async fn input(&self) -> Option<ClusterInput> {
+    /// What holds nodes where they are. `None` when the process is ending.
+    pub(crate) async fn holding(&self) -> Option<Holding> {
         let (reply, answer) = oneshot::channel();
-        self.inbox.send(Message::Input(reply)).await.ok()?;
+        self.inbox.send(Message::Holding(reply)).await.ok()?;
         answer.await.ok()
     }
 

@@ -9,10 +9,13 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::storage::v1::CSINode;
 use model::labels;
-use model::node::Node;
+use model::node::{Node, NodeState};
+use model::pod::Pod;
 use model::taint::Taint;
+use policy::drain::Deadline;
 use rustc_hash::FxHashMap;
 
+use super::excerpt::leaves;
 use super::in_flight;
 use crate::catalog::Offer;
 
@@ -28,6 +31,15 @@ pub(super) struct Entry {
     pub(super) deleted: bool,
     /// Of the Node.
     pub(super) created: Option<Timestamp>,
+    /// Its pods will soon be deleted, whatever protects them.
+    pub(super) forced: bool,
+}
+
+impl Entry {
+    /// Whether this pod of it needs another place because the node goes.
+    pub(super) fn moves(&self, pod: &Pod) -> bool {
+        self.node.state == NodeState::Deleting && leaves(pod, self.forced)
+    }
 }
 
 #[derive(Default)]
@@ -53,6 +65,8 @@ pub(super) struct Moved {
     pub(super) set: Option<Arc<str>>,
     /// It appeared, changed its name, or began or ceased to be on its way out: its pods must be looked at again.
     pub(super) pods_too: bool,
+    /// Its deadline came near, or is off: what that means to its pods changed.
+    pub(super) forced_too: bool,
     /// When facts about it change by themselves.
     pub(super) due: Option<Timestamp>,
 }
@@ -206,9 +220,10 @@ impl Nodes {
             let name = Arc::clone(&entry.node.name);
             let old = self.entries.get(&name);
             if old != Some(&entry) {
-                let deleting = |e: &Entry| e.node.state == model::node::NodeState::Deleting;
-                moved.pods_too |=
-                    old.is_none_or(|o| deleting(o) != deleting(&entry) || o.object != entry.object);
+                let deleting = |e: &Entry| e.node.state == NodeState::Deleting;
+                moved.forced_too |= old.is_some_and(|o| o.forced != entry.forced);
+                moved.pods_too |= moved.forced_too
+                    || old.is_none_or(|o| deleting(o) != deleting(&entry) || o.object != entry.object);
                 if let Some(object) = &entry.object {
                     self.named.insert(Arc::clone(object), Arc::clone(&name));
                 }
@@ -224,10 +239,16 @@ impl Nodes {
 
     /// Context of the trace of a node on its way out, by the solver's name.
     pub(super) fn trace_of_leaving(&self, name: &str) -> Option<Arc<str>> {
-        let entry = self.entries.get(name).filter(|e| e.node.state == model::node::NodeState::Deleting)?;
+        let entry = self.entries.get(name).filter(|e| e.node.state == NodeState::Deleting)?;
         let claim = self.claims.get(entry.node.claim.as_ref()?)?;
         let trace = claim.metadata.annotations.as_ref()?.get(labels::TRACEPARENT)?;
         Some(Arc::from(trace.as_str()))
+    }
+
+    /// Of the Node that the solver knows by this name.
+    pub(super) fn annotation(&self, name: &str, key: &str) -> Option<&str> {
+        let object = self.objects.get(self.entries.get(name)?.object.as_ref()?)?;
+        object.metadata.annotations.as_ref()?.get(key).map(String::as_str)
     }
 
     fn forget(&mut self, name: &Arc<str>) {
@@ -271,6 +292,8 @@ impl Nodes {
             let types = in_flight::class_of(claim).and_then(|class| around.offer.types.get(&class));
             in_flight::node(claim, types.map(|t| t.as_slice()), facts)?
         };
+        let near = claim.and_then(deadline_is_near_at);
+        let due = near.filter(|at| *at > around.now).into_iter().chain(due).min();
         let provider = claim.and_then(provider_of_claim).or_else(|| object.and_then(provider_of_node));
         let entry = Entry {
             node,
@@ -282,6 +305,7 @@ impl Nodes {
                 None => object.is_some_and(|o| o.metadata.deletion_timestamp.is_some()),
             },
             created: object.and_then(|o| o.metadata.creation_timestamp.as_ref()).map(|t| t.0),
+            forced: near.is_some_and(|at| at <= around.now),
         };
         Some((entry, due))
     }
@@ -318,6 +342,19 @@ impl Nodes {
         };
         (facts, [nominated, settles].into_iter().flatten().min())
     }
+}
+
+/// Pods that a budget or an annotation holds on a node that goes get another place this long before the deadline at which
+/// they are deleted all the same. A spot instance has two minutes left, so its pods do at once; more than that lets a node
+/// boot in time where the deadline is far.
+const DEADLINE_IS_NEAR: SignedDuration = SignedDuration::from_mins(5);
+
+/// From when on the claim's pods are about to be deleted whatever protects them; `None` where nothing forces them out.
+fn deadline_is_near_at(claim: &NodeClaim) -> Option<Timestamp> {
+    claim.metadata.deletion_timestamp.as_ref()?;
+    let annotation = claim.metadata.annotations.as_ref()?.get(labels::TERMINATION_TIMESTAMP);
+    let deadline = Deadline::parse(annotation.map(String::as_str)).at()?;
+    Some(deadline.checked_sub(DEADLINE_IS_NEAR).unwrap_or(Timestamp::MIN))
 }
 
 /// When consolidation may move pods to the node again.

@@ -37,8 +37,8 @@ pub(super) enum Shown {
 }
 
 pub(super) struct Record {
-    /// Its node is Kubernetes' name, not yet the solver's.
-    pub(super) pod: Pod,
+    /// Its node is Kubernetes' name, not yet the solver's. Shared with views.
+    pub(super) pod: Arc<Pod>,
     /// kube-scheduler found no place, and it is ours to find one.
     pub(super) waiting_since: Option<Timestamp>,
     pub(super) triggered: Option<Timestamp>,
@@ -192,7 +192,7 @@ impl Pods {
         let same_pod = old.filter(|o| o.pod.uid == pod.uid);
         let eviction_cost = convert::eviction_cost(object, pod.spec.priority);
         if same_pod.is_some_and(|o| {
-            o.pod == pod
+            *o.pod == pod
                 && o.waiting_since.is_some() == waiting
                 && o.residue.judges_like(&residue)
                 && o.eviction_cost == eviction_cost
@@ -224,6 +224,7 @@ impl Pods {
             self.waiting.insert(key.clone());
         }
         let raw = has_claims.then(|| Arc::clone(object));
+        let pod = Arc::new(pod);
         self.records.insert(
             key.clone(),
             Record { pod, waiting_since, triggered, eviction_cost, residue, raw, shown, told },
@@ -310,8 +311,10 @@ impl Pods {
         let Ok(judged) = convert::pod(&stub, Arc::clone(&record.pod.spec), &context) else { return false };
         let changed = (record.pod.reschedulable, record.pod.do_not_disrupt)
             != (judged.reschedulable, judged.do_not_disrupt);
-        record.pod.reschedulable = judged.reschedulable;
-        record.pod.do_not_disrupt = judged.do_not_disrupt;
+        if changed {
+            let pod = Arc::make_mut(&mut record.pod);
+            (pod.reschedulable, pod.do_not_disrupt) = (judged.reschedulable, judged.do_not_disrupt);
+        }
         changed
     }
 
@@ -339,6 +342,12 @@ impl Pods {
 }
 
 impl Record {
+    /// What forbids to take its node away now.
+    pub(super) fn obstacle(&self, budgets: &[PodBudget], now: Timestamp) -> Option<convert::Obstacle> {
+        let spec = &self.pod.spec;
+        convert::obstacle(&stub(&self.pod, &self.residue), &spec.labels, &spec.tolerations, budgets, now)
+    }
+
     pub(super) fn protected_until(&self) -> Option<Timestamp> {
         self.residue.protected_until()
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use model::node::NodeState;
 
+use super::excerpt::shown;
 use super::pods::{Outcome, PodKey, Shown};
 use super::state::{Due, State};
 
@@ -20,9 +21,7 @@ impl State {
         match &record.pod.node {
             Some(node) => {
                 let Some(name) = self.nodes.of_object(node) else { return Shown::No };
-                let leaving =
-                    self.nodes.entries.get(name).is_some_and(|e| e.node.state == NodeState::Deleting);
-                let moves = leaving && record.pod.reschedulable && !record.pod.bound_to_node;
+                let moves = self.nodes.entries.get(name).is_some_and(|e| e.moves(&record.pod));
                 moves.then(promised).flatten().unwrap_or_else(|| Shown::On(Arc::clone(name)))
             }
             None if record.waiting_since.is_some() => promised().unwrap_or(Shown::Pending),
@@ -67,8 +66,8 @@ impl State {
         };
         record.shown = place;
         let Some(node) = node else { return };
-        let mut pod = record.pod.clone();
-        pod.node = node.clone();
+        let forced = node.as_ref().and_then(|name| self.nodes.entries.get(name)).is_some_and(|e| e.forced);
+        let pod = shown(&record.pod, node.as_ref(), forced);
         if let Some(node) = node {
             self.on.entry(Arc::clone(&node)).or_default().insert(key.clone());
             self.delta.nodes.insert(node);

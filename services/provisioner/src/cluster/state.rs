@@ -112,7 +112,15 @@ impl State {
         affected.sort_unstable();
         affected.dedup();
         for key in affected {
-            self.show(&key);
+            if moved.forced_too {
+                // Also where it stays: what the deadline means to it is part of what is shown.
+                self.pod_outcome(Outcome::Changed(key));
+            } else {
+                self.show(&key);
+            }
+        }
+        if let Some(name) = moved.set.as_ref().filter(|_| moved.forced_too) {
+            self.leaving.remove(name);
         }
         if let Some(name) = moved.set.filter(|_| moved.pods_too) {
             self.trigger_leaving(&name, now);

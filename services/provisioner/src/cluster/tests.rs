@@ -1,6 +1,9 @@
 //! The cluster's state driven by objects as watches deliver them: what counts as capacity, who waits, and what a decision on it
 //! would be.
 
+mod excerpts;
+mod forced;
+
 use std::sync::Arc;
 
 use api::{NodeClaim, NodePool};

@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use model::node::NodeState;
 use tracing::warn;
 
+use super::nodes::Entry;
 use super::pods::{PodKey, Shown};
 use super::promises;
 use super::state::{Due, State};
@@ -55,15 +56,17 @@ impl State {
 
     /// A node begins to go: its pods are planned for at once, while it drains.
     pub(super) fn trigger_leaving(&mut self, name: &Arc<str>, now: Timestamp) {
-        let goes = self.nodes.entries.get(name).is_some_and(|e| e.node.state == NodeState::Deleting);
-        let moves = |key: &PodKey| self.pods.records.get(key).is_some_and(|r| r.pod.reschedulable);
-        if goes
-            && !self.leaving.contains_key(name)
-            && self.on.get(name).is_some_and(|pods| pods.iter().any(moves))
-        {
+        let Some(entry) = self.nodes.entries.get(name) else { return };
+        if !self.leaving.contains_key(name) && self.has_pods_to_move(entry) {
             self.leaving.insert(Arc::clone(name), now);
             self.triggers.push((Arc::clone(name), false));
         }
+    }
+
+    fn has_pods_to_move(&self, entry: &Entry) -> bool {
+        let moves = |key: &PodKey| self.pods.records.get(key).is_some_and(|r| entry.moves(&r.pod));
+        entry.node.state == NodeState::Deleting
+            && self.on.get(&entry.node.name).is_some_and(|pods| pods.iter().any(moves))
     }
 
     /// Pods that wait, and nodes on their way out whose pods need a place, are decided about every so often.
@@ -79,11 +82,8 @@ impl State {
         }
         let mut leaving = std::mem::take(&mut self.leaving);
         leaving.retain(|name, _| self.nodes.entries.contains_key(name));
-        for (name, entry) in self.nodes.entries.iter().filter(|(_, e)| e.node.state == NodeState::Deleting) {
-            let moves = |key: &PodKey| self.pods.records.get(key).is_some_and(|r| r.pod.reschedulable);
-            if late(leaving.get(name).copied())
-                && self.on.get(name).is_some_and(|pods| pods.iter().any(moves))
-            {
+        for (name, entry) in &self.nodes.entries {
+            if late(leaving.get(name).copied()) && self.has_pods_to_move(entry) {
                 leaving.insert(Arc::clone(name), now);
                 self.triggers.push((Arc::clone(&entry.node.name), false));
             }

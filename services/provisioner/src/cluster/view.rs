@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use api::NodePool;
 use jiff::Timestamp;
+use model::catalog::LabelMap;
 use model::node::Node;
 use model::pod::Pod;
+use model::pool::DaemonSet;
 use model::resources::Resources;
 use solver::Snapshot;
 
@@ -44,6 +46,10 @@ pub(crate) struct ClusterView {
     pub(crate) leaving: Arc<Leaving>,
     /// Placeholders of CapacityBuffers among the pods without a place.
     pub(crate) placeholders: Arc<Placeholders>,
+    pub(crate) placeholder_pods: Arc<Vec<Pod>>,
+    pub(crate) daemon_sets: Arc<Vec<DaemonSet>>,
+    /// Labels by name.
+    pub(crate) namespaces: Arc<BTreeMap<String, LabelMap>>,
 }
 
 /// UIDs by namespace and name.
@@ -68,8 +74,12 @@ pub(crate) struct NodeView {
     /// The part of both that is DaemonSets'.
     pub(crate) of_daemons: Daemons,
     pub(crate) burden: Burden,
-    /// Bound to it.
-    pub(crate) pods: Vec<PodName>,
+    /// Bound to it; their node is Kubernetes' name.
+    pub(crate) pods: Vec<Arc<Pod>>,
+    /// Meant for it, and not bound yet.
+    pub(crate) promised: Vec<Arc<Pod>>,
+    /// Its pods will soon be deleted, whatever protects them.
+    pub(crate) forced: bool,
 }
 
 /// What it would take to empty a node.
@@ -88,14 +98,6 @@ pub(crate) struct Burden {
 pub(crate) struct Daemons {
     pub(crate) requested: Resources,
     pub(crate) limits: Resources,
-}
-
-/// Names a pod.
-#[derive(Clone, Debug)]
-pub(crate) struct PodName {
-    pub(crate) namespace: Arc<str>,
-    pub(crate) name: Arc<str>,
-    pub(crate) uid: Arc<str>,
 }
 
 /// One pod, for explanations.
@@ -123,6 +125,7 @@ pub(crate) struct PoolUsage {
 /// A pod that waits for a place.
 #[derive(Clone, Debug)]
 pub(crate) struct PendingPod {
+    pub(crate) pod: Arc<Pod>,
     pub(crate) namespace: Arc<str>,
     pub(crate) name: Arc<str>,
     pub(crate) uid: Arc<str>,
@@ -158,6 +161,9 @@ impl ClusterView {
             bound_pods: 0,
             leaving: Arc::default(),
             placeholders: Arc::default(),
+            placeholder_pods: Arc::default(),
+            daemon_sets: Arc::default(),
+            namespaces: Arc::default(),
         }
     }
 }

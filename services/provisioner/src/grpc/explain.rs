@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use model::pod::Pod;
 use proto::provisioner::v1 as pb;
 use runtime::Settings;
 use solver::{Effort, Options, PodRef};
@@ -12,6 +13,17 @@ use crate::schedule;
 
 /// A person waits for the answer.
 const LIMIT: Duration = Duration::from_secs(5);
+
+/// kube-scheduler says nothing of a pod whose resource claims do not exist: it does not look at it.
+fn not_waiting(pod: &Pod) -> &'static str {
+    if pod.spec.uses_resource_claims {
+        return "is not waiting for a node: kube-scheduler looks at it once the resource claims that it names \
+                exist; no node will be made for it then, for it uses resource claims (dynamic resource \
+                allocation), which are not supported yet";
+    }
+    "is not waiting for a node: kube-scheduler has not found it unschedulable, or it is held by \
+     scheduling gates, about to take a preempted pod's place, or bound to one node"
+}
 
 pub(super) fn answer(
     view: &ClusterView,
@@ -35,10 +47,7 @@ pub(super) fn answer(
         return answer;
     }
     if !facts.waiting {
-        answer.summary =
-            "is not waiting for a node: kube-scheduler has not found it unschedulable, or it is held by \
-                          scheduling gates, about to take a preempted pod's place, or bound to one node"
-                .to_owned();
+        answer.summary = not_waiting(pod).to_owned();
         return answer;
     }
     if let Some(on) = &facts.on {

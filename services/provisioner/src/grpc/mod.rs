@@ -1,5 +1,6 @@
 //! The gRPC server: who may call what, and the handlers. Each converts, asks a handle or a pure function, and converts back.
 
+mod consolidate;
 mod explain;
 mod launch;
 mod misses;
@@ -79,7 +80,7 @@ impl Provisioner for Handler {
     ) -> Result<Response<SimulateResponse>, Status> {
         let question = simulate::Question::read(request.into_inner())?;
         let view = self.view().await?;
-        let view = simulate::with_added(&self.deps, view, &question).await?;
+        let view = simulate::with_added(view, &question).await?;
         let (settings, replica) = (Arc::clone(&self.deps.settings), Arc::clone(&self.deps.replica));
         let answer = computed(move || simulate::answer(&view, &question, &settings, &replica)).await??;
         Ok(Response::new(answer))
@@ -117,10 +118,18 @@ impl Provisioner for Handler {
     async fn plan(&self, request: Request<PlanRequest>) -> Result<Response<PlanResponse>, Status> {
         let change = plan::Change::read(request.into_inner())?;
         let view = self.view().await?;
-        let input = self.deps.cluster.input().await;
-        let input = input.ok_or_else(|| errors::unavailable("STOPPING", "this replica is stopping"))?;
+        let holding = match change.consolidate {
+            true => Some(
+                self.deps
+                    .cluster
+                    .holding()
+                    .await
+                    .ok_or_else(|| errors::unavailable("STOPPING", "this replica is stopping"))?,
+            ),
+            false => None,
+        };
         let (deps, offer) = (self.deps.clone(), self.deps.catalog.latest());
-        let answer = computed(move || plan::answer(&view, input, &offer, &change, &deps)).await??;
+        let answer = computed(move || plan::answer(&view, &offer, &change, holding, &deps)).await??;
         Ok(Response::new(answer))
     }
 

@@ -21,11 +21,11 @@ use runtime::grpc::errors;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use solver::{Effort, Options, Snapshot};
-use tonic::{Code, Status};
+use tonic::Status;
 
-use super::{simulate, wire};
+use super::{consolidate, simulate, wire};
 use crate::catalog::Offer;
-use crate::cluster::{ClusterView, usable_pools};
+use crate::cluster::{ClusterView, Holding, usable_pools};
 use crate::deps::Deps;
 use crate::schedule;
 
@@ -34,6 +34,7 @@ pub(super) struct Change {
     objects: Vec<Object>,
     leave_out: Vec<(String, Option<String>, String)>,
     limit: Duration,
+    pub(super) consolidate: bool,
 }
 
 #[expect(clippy::large_enum_variant, reason = "a handful in one request")]
@@ -57,10 +58,6 @@ const REMOVABLE: [&str; 5] = ["NodePool", "Node", "Pod", "DaemonSet", "NodeOverl
 
 impl Change {
     pub(super) fn read(request: pb::PlanRequest) -> Result<Self, Status> {
-        if request.consolidate {
-            let message = "Plan does not consolidate yet: ask without `consolidate`, or use `kubectl karpenter plan --consolidate` on manifests";
-            return Err(errors::status(Code::Unimplemented, "CONSOLIDATE", message, []));
-        }
         let mut objects = Vec::new();
         for (index, text) in request.objects_json.iter().enumerate() {
             objects.push(object(text, &format!("objects_json[{index}]"))?);
@@ -84,7 +81,8 @@ impl Change {
             };
             leave_out.push((kind.to_owned(), namespace, name.to_owned()));
         }
-        Ok(Self { objects, leave_out, limit: wire::limit(request.solve_limit.as_ref())? })
+        let limit = wire::limit(request.solve_limit.as_ref())?;
+        Ok(Self { objects, leave_out, limit, consolidate: request.consolidate })
     }
 
     fn leaves_out<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = (Option<&'a str>, &'a str)> {
@@ -147,12 +145,14 @@ fn workload(
 
 pub(super) fn answer(
     view: &ClusterView,
-    mut input: ClusterInput,
     offer: &Offer,
     change: &Change,
+    holding: Option<Holding>,
     deps: &Deps,
 ) -> Result<pb::PlanResponse, Status> {
-    input.pools = pools(view, offer, change)?;
+    let mut input = view.input();
+    let objects = pool_objects(view, offer, change)?;
+    input.pools = usable_pools(&objects, &overlaid(offer, change)?, &view.held_reservations);
     for (namespace, name) in change.leaves_out("Pod") {
         let namespace = namespace.unwrap_or("default");
         input.pods.retain(|p| *p.namespace != *namespace || *p.name != *name);
@@ -170,7 +170,14 @@ pub(super) fn answer(
     }
     let deadline = Instant::now() + change.limit;
     let options = Options { effort: Effort::Full, ..schedule::options(&deps.settings) };
-    let plan = solver::solve(&Snapshot::build(input), &options, &|| Instant::now() < deadline);
+    let keep_going = || Instant::now() < deadline;
+    let later = holding.map(|holding| (input.clone(), holding));
+    let plan = solver::solve(&Snapshot::build(input), &options, &keep_going);
+    let spot_to_spot = deps.settings.feature_gates.spot_to_spot_consolidation;
+    let consolidation = later.map(|(input, holding)| {
+        let rest = consolidate::rest(objects, holding, spot_to_spot);
+        consolidate::wire(&::consolidation::run(input, &rest, &plan, &options, &keep_going), view)
+    });
     let uids = wire::Uids::of(view, []);
     Ok(pb::PlanResponse {
         snapshot: Some(wire::version(view, &deps.replica)),
@@ -185,52 +192,52 @@ pub(super) fn answer(
         unschedulable: plan.unschedulable.iter().map(|left| wire::unschedulable(left, &uids)).collect(),
         micro_usd_per_hour: plan.cost.get(),
         lower_bound_micro_usd_per_hour: plan.lower_bound.map(|b| b.get()),
+        consolidation,
     })
 }
 
 /// The pools of the cluster with those of the question among them, which count as ready.
-fn pools(view: &ClusterView, offer: &Offer, change: &Change) -> Result<Vec<model::pool::NodePool>, Status> {
+fn pool_objects(
+    view: &ClusterView,
+    offer: &Offer,
+    change: &Change,
+) -> Result<BTreeMap<String, Arc<NodePool>>, Status> {
     let mut all: BTreeMap<String, Arc<NodePool>> = (*view.pool_objects).clone();
     for (_, name) in change.leaves_out("NodePool") {
         all.remove(name).ok_or_else(|| errors::not_found("NodePool", name))?;
     }
+    for object in &change.objects {
+        let Object::Pool(pool) = object else { continue };
+        let class = &pool.spec.template.spec.node_class_ref.name;
+        if !offer.types.contains_key(class.as_str()) {
+            return Err(errors::not_found("EC2NodeClass", class));
+        }
+        let mut pool = pool.clone();
+        let now = Timestamp::now();
+        let mut conditions = Vec::new();
+        for type_ in ConditionSet::NODE_POOL.dependents() {
+            ConditionSet::NODE_POOL.set(&mut conditions, &pool.metadata, type_, Finding::holds(), now);
+        }
+        pool.status.get_or_insert_default().conditions = Some(conditions);
+        all.insert(pool.metadata.name.clone().unwrap_or_default(), Arc::new(*pool));
+    }
+    Ok(all)
+}
+
+/// What is on offer with the overlays of the question.
+fn overlaid(offer: &Offer, change: &Change) -> Result<Offer, Status> {
     let mut overlays: Vec<overlay::Overlay> = (*offer.overlays).clone();
     for (_, name) in change.leaves_out("NodeOverlay") {
         overlays.retain(|o| *o.name != *name);
     }
     for (index, object) in change.objects.iter().enumerate() {
-        match object {
-            Object::Pool(pool) => {
-                let class = &pool.spec.template.spec.node_class_ref.name;
-                if !offer.types.contains_key(class.as_str()) {
-                    return Err(errors::not_found("EC2NodeClass", class));
-                }
-                let mut pool = pool.clone();
-                let now = Timestamp::now();
-                let mut conditions = Vec::new();
-                for type_ in ConditionSet::NODE_POOL.dependents() {
-                    ConditionSet::NODE_POOL.set(
-                        &mut conditions,
-                        &pool.metadata,
-                        type_,
-                        Finding::holds(),
-                        now,
-                    );
-                }
-                pool.status.get_or_insert_default().conditions = Some(conditions);
-                all.insert(pool.metadata.name.clone().unwrap_or_default(), Arc::new(*pool));
-            }
-            Object::Overlay(own) => {
-                let read = overlay::overlay(own)
-                    .map_err(|error| errors::invalid(&format!("objects_json[{index}]"), error.to_string()))?;
-                overlays.retain(|o| o.name != read.name);
-                overlays.push(read);
-            }
-            _ => {}
-        }
+        let Object::Overlay(own) = object else { continue };
+        let read = overlay::overlay(own)
+            .map_err(|error| errors::invalid(&format!("objects_json[{index}]"), error.to_string()))?;
+        overlays.retain(|o| o.name != read.name);
+        overlays.push(read);
     }
-    let offer = Offer { overlays: Arc::new(overlays), ..offer.clone() };
-    Ok(usable_pools(&all, &offer, &view.held_reservations))
+    Ok(Offer { overlays: Arc::new(overlays), ..offer.clone() })
 }
 
 /// The node goes; pods that can be moved are pending then.

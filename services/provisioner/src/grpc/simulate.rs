@@ -79,7 +79,6 @@ pub(super) fn pending(object: &core::Pod, storage: &Storage, field: &str) -> Res
 
 /// The view with the question's pods in it. Pods that ask for something this snapshot was not compiled for need a new one.
 pub(super) async fn with_added(
-    deps: &Deps,
     view: Arc<ClusterView>,
     question: &Question,
 ) -> Result<Arc<ClusterView>, Status> {
@@ -94,11 +93,13 @@ pub(super) async fn with_added(
     let snapshot = match view.snapshot.apply(&changes) {
         Ok(snapshot) => snapshot,
         Err(solver::NeedsRebuild) => {
-            let input = deps.cluster.input().await;
-            let mut input =
-                input.ok_or_else(|| errors::unavailable("STOPPING", "this replica is stopping"))?;
-            input.pods.extend(pods);
-            super::computed(move || Snapshot::build(input)).await?
+            let known = Arc::clone(&view);
+            let build = move || {
+                let mut input = known.input();
+                input.pods.extend(pods);
+                Snapshot::build(input)
+            };
+            super::computed(build).await?
         }
     };
     Ok(Arc::new(ClusterView { snapshot, ..(*view).clone() }))
@@ -192,7 +193,7 @@ pub(super) async fn one_of_many(
     let outcome = async {
         let request = asked.request.ok_or_else(|| errors::invalid("request", "is missing"))?;
         let question = Question::read(request)?;
-        let view = with_added(&deps, view, &question).await?;
+        let view = with_added(view, &question).await?;
         super::computed(move || answer(&view, &question, &deps.settings, &deps.replica)).await?
     };
     Ok(match outcome.await {

@@ -127,7 +127,7 @@ impl Uids {
 
 pub(super) fn planned(node: &NewNode, index: usize, uids: &Uids) -> types::PlannedNode {
     types::PlannedNode {
-        name: format!("new-{index}"),
+        name: consolidation::name_of(index),
         node_pool: node.pool.to_string(),
         pods: node.pods.iter().map(|p| uids.pod(p)).collect(),
         requirements: requirements(&node.requirements),

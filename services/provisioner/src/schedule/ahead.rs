@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use model::pool::ClusterInput;
 use solver::{Options, Plan};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -40,13 +39,8 @@ pub(super) struct Solved {
 }
 
 impl Solving {
-    /// Runs on the pool for computing until it is done, unwanted, or `lost`. `input` is what the view's snapshot stands for.
-    pub(super) fn start(
-        view: &Arc<ClusterView>,
-        input: ClusterInput,
-        options: Options,
-        lost: &CancellationToken,
-    ) -> Self {
+    /// Runs on the pool for computing until it is done, unwanted, or `lost`.
+    pub(super) fn start(view: &Arc<ClusterView>, options: Options, lost: &CancellationToken) -> Self {
         let unwanted = CancellationToken::new();
         let (version, view, lost, no_more) = (view.version, Arc::clone(view), lost.clone(), unwanted.clone());
         let solve = move || {
@@ -55,9 +49,9 @@ impl Solving {
                 Instant::now() < deadline && !lost.is_cancelled() && !no_more.is_cancelled()
             });
             let began = Instant::now();
-            let (plan, unsound) = vet::vetted(plan, &input, &view.snapshot, &options);
+            let (plan, unsound) = vet::vetted(plan, |plan| view.input_for(plan), &view.snapshot, &options);
             let checked_in = began.elapsed();
-            Solved { plan, unsound, zones: zones::of(&input), checked_in }
+            Solved { plan, unsound, zones: zones::of(&view), checked_in }
         };
         Self {
             version,

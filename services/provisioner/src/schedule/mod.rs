@@ -143,14 +143,8 @@ impl Scheduler {
             info!("waiting for the cluster's state to be complete");
             return Ok(());
         }
-        let (view, solving) = match self.ahead.take().filter(|made| made.is_about(&view)) {
-            Some(made) => (view, made),
-            None => {
-                let Some((view, input)) = self.deps.cluster.fresh_with_input().await else { return Ok(()) };
-                let solving = Solving::start(&view, input, options(&self.deps.settings), lost);
-                (view, solving)
-            }
-        };
+        let made = self.ahead.take().filter(|made| made.is_about(&view));
+        let solving = made.unwrap_or_else(|| Solving::start(&view, options(&self.deps.settings), lost));
         let waiting = view.pending.iter().filter(|p| p.nominated.is_none()).count();
         let ignored = view.pending.iter().filter(|p| p.rejected.is_some()).count();
         if waiting > 0 {
@@ -209,9 +203,9 @@ impl Scheduler {
     /// Pods have stopped coming, the window is still open.
     async fn solve_ahead(&mut self) {
         let Some(lost) = self.deps.leadership.until_lost() else { return };
-        let Some((view, input)) = self.deps.cluster.fresh_with_input().await else { return };
+        let view = self.deps.cluster.fresh().await;
         if view.synced && !self.ahead.as_ref().is_some_and(|made| made.is_about(&view)) {
-            let solving = Solving::start(&view, input, options(&self.deps.settings), &lost);
+            let solving = Solving::start(&view, options(&self.deps.settings), &lost);
             self.ahead = Some(solving.ahead());
         }
     }

@@ -11,18 +11,18 @@ use tracing::error;
 const SHOWN: usize = 10;
 
 /// The plan if it is sound; else first fit, decreasing, if that is; else a plan that makes no node, so that its pods are
-/// tried again. And how many plans were refused.
+/// tried again. And how many plans were refused. `input` is as much of the cluster as judging a plan takes.
 pub(super) fn vetted(
     plan: Plan,
-    input: &ClusterInput,
+    input: impl Fn(&Plan) -> ClusterInput,
     snapshot: &Snapshot,
     options: &Options,
 ) -> (Plan, usize) {
-    if plan.new_nodes.is_empty() || is_sound(&plan, input, options, "the plan") {
+    if plan.new_nodes.is_empty() || is_sound(&plan, &input(&plan), options, "the plan") {
         return (plan, 0);
     }
     let simple = solver::first_fit(snapshot, options);
-    if is_sound(&simple, input, options, "first fit, decreasing, in its place") {
+    if is_sound(&simple, &input(&simple), options, "first fit, decreasing, in its place") {
         return (simple, 1);
     }
     let mut plan = plan;
@@ -97,7 +97,7 @@ mod tests {
         let (input, options) = (input(), Options::default());
         let snapshot = Snapshot::build(input.clone());
         let plan = solver::solve(&snapshot, &options, &|| true);
-        assert_eq!(vetted(plan.clone(), &input, &snapshot, &options), (plan, 0));
+        assert_eq!(vetted(plan.clone(), |_| input.clone(), &snapshot, &options), (plan, 0));
     }
 
     #[test]
@@ -107,7 +107,7 @@ mod tests {
         let sound = solver::solve(&snapshot, &options, &|| true);
         let mut broken = sound.clone();
         broken.new_nodes[0].launch.price = MicroDollars::new(1);
-        let (carried_out, refused) = vetted(broken, &input, &snapshot, &options);
+        let (carried_out, refused) = vetted(broken, |_| input.clone(), &snapshot, &options);
         assert_eq!((carried_out.new_nodes, refused), (sound.new_nodes, 1));
     }
 
@@ -119,7 +119,7 @@ mod tests {
         // The cluster is another one than the plan was made for: its pool may not grow.
         let mut other = input;
         other.pools[0].fixed_size = true;
-        let (carried_out, refused) = vetted(plan, &other, &snapshot, &options);
+        let (carried_out, refused) = vetted(plan, |_| other.clone(), &snapshot, &options);
         assert!(carried_out.new_nodes.is_empty() && refused == 2);
         assert_eq!((carried_out.unreached.len(), carried_out.cost), (1, MicroDollars::ZERO));
     }

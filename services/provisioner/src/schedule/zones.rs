@@ -6,21 +6,24 @@ use std::sync::Arc;
 
 use model::labels;
 use model::pod::{Pod, PodSpec};
-use model::pool::ClusterInput;
+use model::pool::NodePool;
 use model::requirements::Requirements;
 use rustc_hash::FxHashMap;
+
+use crate::cluster::ClusterView;
 
 /// Two zones or more.
 const FLEXIBLE: &str = "flexible";
 /// Zones are asked for, and none of them is sold.
 const NONE: &str = "none";
 
-pub(super) fn of(input: &ClusterInput) -> BTreeMap<String, usize> {
-    let mut pending = input.pods.iter().filter(|pod| pod.node.is_none() && !pod.buffer).peekable();
+pub(super) fn of(view: &ClusterView) -> BTreeMap<String, usize> {
+    let waiting = view.pending.iter().filter(|waiting| waiting.nominated.is_none());
+    let mut pending = waiting.map(|waiting| &*waiting.pod).filter(|pod| !pod.buffer).peekable();
     if pending.peek().is_none() {
         return BTreeMap::new();
     }
-    let sold = sold(input);
+    let sold = sold(&view.usable_pools);
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     // Replicas share their spec; pods with volumes are judged one by one.
     let mut known: FxHashMap<*const PodSpec, String> = FxHashMap::default();
@@ -36,10 +39,10 @@ pub(super) fn of(input: &ClusterInput) -> BTreeMap<String, usize> {
 }
 
 /// Zones in which any type can be bought or has been.
-fn sold(input: &ClusterInput) -> BTreeSet<Arc<str>> {
+fn sold(pools: &[NodePool]) -> BTreeSet<Arc<str>> {
     let mut zones = BTreeSet::new();
     let mut seen: Vec<*const Vec<_>> = Vec::new();
-    for pool in &input.pools {
+    for pool in pools {
         // Pools of one class share their types.
         let types = Arc::as_ptr(&pool.instance_types);
         if seen.contains(&types) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use model::catalog::{CapacityType, InstanceType, Offering};
 use model::labels;
+use model::node::Node;
 use model::pool::{ClusterInput, NodePool};
 use model::price::MicroDollars;
 use model::requirement::Requirement;
@@ -15,6 +16,17 @@ use solver::{Launch, NewNode};
 /// A type of a pool by name.
 pub(super) fn options_of<'a>(pool: &'a NodePool, instance_type: &str) -> Option<&'a InstanceType> {
     pool.instance_types.iter().find(|kind| *kind.name == *instance_type)
+}
+
+/// The price a node's labels stand for; also that of an offering that can no longer be bought.
+pub(super) fn price_in(input: &ClusterInput, node: &Node) -> Option<MicroDollars> {
+    let key = node.price_key()?;
+    let pools = input.pools.iter();
+    let own = pools.clone().filter(|p| node.pool.as_ref() == Some(&p.name));
+    let kind = own.chain(pools).find_map(|p| options_of(p, key.instance_type))?;
+    let offering =
+        kind.offerings.iter().find(|o| *o.zone == *key.zone && o.capacity_type == key.capacity_type)?;
+    Some(offering.price)
 }
 
 /// Offerings of a type that a launch under these requirements could get.

@@ -11,11 +11,10 @@ use model::price::MicroDollars;
 use model::quantity::Quantity;
 use model::resources::{HUGE_PAGES_PREFIX, MEMORY, Resources};
 use policy::consolidation::{COST_UNIT, Candidate};
-use solver::{Change, NewNode, Plan, Snapshot};
+use solver::{Change, NewNode, Plan, PodRef, Snapshot};
 
-use super::launch::options_of;
-use super::{Rest, price_in};
-use crate::plan::answer::Blocked;
+use crate::launch::{options_of, price_in};
+use crate::{Blocked, Rest, name_of};
 
 pub(super) struct State {
     pub(super) input: ClusterInput,
@@ -27,8 +26,11 @@ pub(super) struct State {
 }
 
 impl State {
-    /// The input with the plan carried out.
-    pub(super) fn new(input: ClusterInput, plan: &Plan) -> Self {
+    /// The input with the plan carried out, and every node quiet.
+    pub(super) fn new(mut input: ClusterInput, plan: &Plan) -> Self {
+        for node in &mut input.nodes {
+            (node.settling, node.nominated) = (false, false);
+        }
         let index = input.pods.iter().enumerate().map(|(i, pod)| (pod.key(), i)).collect();
         let mut state = Self { input, index, snapshot: None, changes: Vec::new() };
         for (number, node) in plan.new_nodes.iter().enumerate() {
@@ -47,7 +49,11 @@ impl State {
 
     fn bind(&mut self, pod: &str, node: &Arc<str>) {
         if let Some(&index) = self.index.get(pod) {
-            self.input.pods[index].node = Some(Arc::clone(node));
+            let pod = &mut self.input.pods[index];
+            // Pods that are placed now can be moved later.
+            pod.reschedulable |=
+                pod.node.is_none() && !pod.bound_to_node && !pod.do_not_disrupt && !pod.buffer;
+            pod.node = Some(Arc::clone(node));
         }
     }
 
@@ -81,7 +87,7 @@ impl State {
 
     /// Brings up a node, without pods. Its reservation, if it has one, is used up by one.
     pub(super) fn launch(&mut self, node: &NewNode, number: usize) -> Arc<str> {
-        let name: Arc<str> = Arc::from(format!("new-{number}"));
+        let name: Arc<str> = Arc::from(name_of(number));
         let launched = launched(node, &name, &self.input);
         self.changes.extend(launched.iter().cloned().map(Change::NodeSet));
         self.input.nodes.extend(launched);
@@ -107,17 +113,17 @@ impl State {
         &mut self,
         nodes: &[Arc<str>],
         targets: &BTreeMap<String, Arc<str>>,
-    ) -> Vec<(String, Arc<str>)> {
+    ) -> Vec<(PodRef, Arc<str>)> {
         let gone: BTreeSet<&Arc<str>> = nodes.iter().collect();
         let mut moved = Vec::new();
         let mut dropped = false;
         self.input.pods.retain_mut(|pod: &mut Pod| {
             let Some(from) = pod.node.clone().filter(|node| gone.contains(node)) else { return true };
-            let key = pod.key();
-            match targets.get(&key) {
+            match targets.get(&pod.key()) {
                 Some(to) => {
                     pod.node = Some(Arc::clone(to));
-                    moved.push((key, from));
+                    let (namespace, name) = (Arc::clone(&pod.namespace), Arc::clone(&pod.name));
+                    moved.push((PodRef { namespace, name }, from));
                     true
                 }
                 None => {
@@ -131,7 +137,8 @@ impl State {
         }
         self.input.nodes.retain(|node| !gone.contains(&node.name));
         self.changes.extend(nodes.iter().cloned().map(Change::NodeRemoved));
-        let pods = moved.iter().filter_map(|(key, _)| Some(&self.input.pods[*self.index.get(key)?]));
+        let pods =
+            moved.iter().filter_map(|(pod, _)| Some(&self.input.pods[*self.index.get(&pod.to_string())?]));
         self.changes.extend(pods.cloned().map(Change::PodAdded));
         moved
     }

@@ -1,51 +1,29 @@
-//! `--consolidate`: pending pods are placed first, then nodes are taken away or replaced, one command after the other, each
-//! on the state that the earlier ones leave, until nothing is left to gain.
-//!
-//! The choice is [`policy::consolidation`]'s, the what-if is the solver's; here the state is kept and commands are applied.
-
-mod launch;
-mod state;
+//! The commands, one after the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Instant;
 
 use api::disruption::{ConsolidationPolicy, DisruptionReason};
-use api::nodepool::NodePool;
 use model::pool::ClusterInput;
 use model::price::MicroDollars;
 use policy::consolidation::{
     Allowance, Candidate, Decision, MultiNode, Outcome, PoolTotals, Settings, Share, SingleNode, approves,
     choose_empty, judge, same_type_guard,
 };
-use solver::{Effort, Options, Plan, Snapshot};
+use solver::{Effort, Options, Plan, PodRef, Snapshot};
 
-use super::answer::{Answer, AnswerNode, Blocked, Command, Move};
-use crate::cluster::PodIndex;
-use launch::{options_of, replacement_of};
-use state::State;
+use crate::launch::{self, replacement_of};
+use crate::state::{self, State};
+use crate::{Blocked, Command, Consolidated, Method, Move, Rest, name_of};
 
-/// What is known beyond the solver's input.
-pub(super) struct Rest {
-    pub(super) facts: PodIndex,
-    pub(super) pools: BTreeMap<Arc<str>, NodePool>,
-    pub(super) held_nodes: BTreeSet<Arc<str>>,
-    pub(super) spot_to_spot: bool,
-}
-
-/// Fills in `commands`, `blocked` and the statistics of the answer.
-pub(super) fn run(
+/// `plan` is what was decided about the input's pending pods; it counts as carried out.
+pub fn run(
     input: ClusterInput,
     rest: &Rest,
     plan: &Plan,
     options: &Options,
     keep_going: &(dyn Fn() -> bool + Sync),
-    answer: &mut Answer,
-) {
-    let began = Instant::now();
-    for node in &mut answer.nodes {
-        node.pin();
-    }
+) -> Consolidated {
     let options = Options {
         effort: Effort::Quick,
         protect_settling: true,
@@ -63,12 +41,13 @@ pub(super) fn run(
     };
     let before = run.state.hourly();
     while (run.keep_going)() && run.step() {}
-    answer.stats.hourly_before = Some(before);
-    answer.stats.hourly_after = Some(run.state.hourly());
-    answer.stats.timed_out |= !(run.keep_going)();
-    answer.blocked = Some(run.blocked());
-    answer.commands = Some(run.commands);
-    answer.stats.consolidate_seconds = Some(began.elapsed().as_secs_f64());
+    Consolidated {
+        before,
+        after: run.state.hourly(),
+        timed_out: !(run.keep_going)(),
+        blocked: run.blocked(),
+        commands: run.commands,
+    }
 }
 
 struct Run<'a> {
@@ -86,7 +65,7 @@ struct Run<'a> {
 /// A removal that was found good.
 struct Found {
     nodes: Vec<Arc<str>>,
-    method: &'static str,
+    method: Method,
     plan: Plan,
     decision: Decision,
 }
@@ -103,7 +82,7 @@ impl Run<'_> {
         if !empty.is_empty() {
             self.carry_out(Found {
                 nodes: empty,
-                method: "empty",
+                method: Method::Empty,
                 plan: Plan::default(),
                 decision: Decision::Delete,
             });
@@ -142,7 +121,7 @@ impl Run<'_> {
             decision = self.balanced(&tried, &plan, decision, totals);
             if !matches!(decision, Decision::Leave(_)) {
                 let nodes = tried.iter().map(|c| Arc::clone(&c.node)).collect();
-                best = Some(Found { nodes, method: "multi", plan, decision: decision.clone() });
+                best = Some(Found { nodes, method: Method::Multi, plan, decision: decision.clone() });
             }
             search.tell(decision);
         }
@@ -170,7 +149,7 @@ impl Run<'_> {
                 }
                 decision => {
                     let nodes = vec![Arc::clone(&candidate.node)];
-                    return Some(Found { nodes, method: "single", plan, decision });
+                    return Some(Found { nodes, method: Method::Single, plan, decision });
                 }
             }
         }
@@ -288,8 +267,7 @@ impl Run<'_> {
 
     fn carry_out(&mut self, found: Found) {
         let mut savings: MicroDollars = found.nodes.iter().map(|n| self.state.price_of(n)).sum();
-        let mut nodes = Vec::new();
-        let mut moves: Vec<Move> = Vec::new();
+        let (mut nodes, first) = (Vec::new(), self.made);
         let mut targets: BTreeMap<String, Arc<str>> = BTreeMap::new();
         for existing in &found.plan.existing {
             targets.extend(existing.pods.iter().map(|pod| (pod.to_string(), Arc::clone(&existing.node))));
@@ -302,24 +280,28 @@ impl Run<'_> {
             let mut node = node.clone();
             launch::narrow(&mut node, &kept.types, kept.pin_spot, &self.state.input);
             savings -= node.launch.price;
-            let name: Arc<str> = Arc::from(format!("new-{}", self.made));
+            let name: Arc<str> = Arc::from(name_of(self.made));
             targets.extend(node.pods.iter().map(|pod| (pod.to_string(), Arc::clone(&name))));
-            let mut shown = AnswerNode::of(&node, self.made);
-            shown.pods.retain(|pod| self.state.node_of(pod).is_some_and(|n| found.nodes.contains(&n)));
-            nodes.push(shown);
             self.state.launch(&node, self.made);
             self.made += 1;
+            let from_removed = |pod: &PodRef| {
+                self.state.node_of(&pod.to_string()).is_some_and(|from| found.nodes.contains(&from))
+            };
+            node.pods.retain(from_removed);
+            nodes.push(node);
         }
-        for (pod, from) in self.state.remove(&found.nodes, &targets) {
-            let to = targets[&pod].to_string();
-            moves.push(Move { pod, from: from.to_string(), to });
-        }
+        let moved = self.state.remove(&found.nodes, &targets);
+        let to = |(pod, from): (PodRef, Arc<str>)| {
+            let to = targets[&pod.to_string()].to_string();
+            Move { pod, from: from.to_string(), to }
+        };
+        let mut moves: Vec<Move> = moved.into_iter().map(to).collect();
         moves.sort();
         self.commands.push(Command {
-            reason: if found.method == "empty" { "Empty" } else { "Underutilized" },
             method: found.method,
-            remove: found.nodes.iter().map(ToString::to_string).collect(),
+            remove: found.nodes,
             nodes,
+            first,
             moves,
             savings,
         });
@@ -344,15 +326,4 @@ impl Run<'_> {
         blocked.sort_by(|a, b| a.node.cmp(&b.node));
         blocked
     }
-}
-
-/// The price a node's labels stand for; also that of an offering that can no longer be bought.
-fn price_in(input: &ClusterInput, node: &model::node::Node) -> Option<MicroDollars> {
-    let key = node.price_key()?;
-    let pools = input.pools.iter();
-    let own = pools.clone().filter(|p| node.pool.as_ref() == Some(&p.name));
-    let kind = own.chain(pools).find_map(|p| options_of(p, key.instance_type))?;
-    let offering =
-        kind.offerings.iter().find(|o| *o.zone == *key.zone && o.capacity_type == key.capacity_type)?;
-    Some(offering.price)
 }

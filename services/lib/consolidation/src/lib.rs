@@ -1,0 +1,120 @@
+//! Consolidation of a whole cluster on paper: pods are placed first, then nodes are taken away or replaced, one command
+//! after the other, each on the state that the earlier ones leave, until nothing is left to gain.
+//!
+//! The choice is [`policy::consolidation`]'s, the what-if is the solver's; here the state is kept and commands are applied.
+//! The command line plans manifests with it, and the provisioner the live cluster. No clock and no I/O; looks past what only
+//! time decides: every node counts as quiet, and budgets with a schedule, which depend on the hour, do not count.
+
+mod launch;
+mod run;
+mod state;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use api::convert::Obstacle;
+use api::nodepool::NodePool;
+use model::price::MicroDollars;
+use solver::{NewNode, PodRef};
+
+pub use run::run;
+
+/// What is known beyond the solver's input.
+#[derive(Default)]
+pub struct Rest {
+    pub facts: PodIndex,
+    /// As written.
+    pub pools: BTreeMap<Arc<str>, Arc<NodePool>>,
+    /// Nodes with `karpenter.sh/do-not-disrupt: "true"`, by the solver's name.
+    pub held_nodes: BTreeSet<Arc<str>>,
+    pub spot_to_spot: bool,
+}
+
+/// What consolidation must know of a pod.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PodFacts {
+    /// Forbids to take its node away.
+    pub obstacle: Option<Obstacle>,
+    /// In units of 2^-27.
+    pub eviction_cost: i64,
+}
+
+/// Facts by namespace and name; replicas share them.
+pub type PodIndex = BTreeMap<(Arc<str>, Arc<str>), Arc<PodFacts>>;
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Consolidated {
+    /// In the order in which they are to be carried out.
+    pub commands: Vec<Command>,
+    /// Nodes that are still there at the end, and why, by name.
+    pub blocked: Vec<Blocked>,
+    /// What all nodes of ours cost an hour, with the pods placed and nothing taken away yet.
+    pub before: MicroDollars,
+    pub after: MicroDollars,
+    /// There was no time to look at everything.
+    pub timed_out: bool,
+}
+
+/// How a command was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    Empty,
+    Multi,
+    Single,
+}
+
+impl Method {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Empty => "empty",
+            Self::Multi => "multi",
+            Self::Single => "single",
+        }
+    }
+
+    /// As on claims and in metrics.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Empty => "Empty",
+            Self::Multi | Self::Single => "Underutilized",
+        }
+    }
+}
+
+/// One removal.
+#[derive(Clone, Debug)]
+pub struct Command {
+    pub method: Method,
+    pub remove: Vec<Arc<str>>,
+    /// Made in their place, with the pods that come from the removed ones.
+    pub nodes: Vec<NewNode>,
+    /// Number of the first of them; new nodes are numbered over the whole answer, those for pending pods first.
+    pub first: usize,
+    /// Sorted.
+    pub moves: Vec<Move>,
+    pub savings: MicroDollars,
+}
+
+/// What the node with this number is called.
+pub fn name_of(number: usize) -> String {
+    format!("new-{number}")
+}
+
+/// A pod goes from one node to another.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Move {
+    pub pod: PodRef,
+    pub from: String,
+    pub to: String,
+}
+
+/// A node that stays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blocked {
+    pub node: String,
+    pub reason: String,
+}
