@@ -2,22 +2,27 @@
 //!
 //! A test that stops or kills services of its cluster is *alone*: nothing else runs on that cluster meanwhile, and no service is
 //! left from before. The others share one cluster; they wait for it most of their time, so more of them run at once than there
-//! are processors. Where there are many of both kinds, those that are alone have a second cluster.
+//! are processors. Where there are many, those that are alone have a second cluster, and the first one too once nobody shares it.
 
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result, anyhow};
+use futures::FutureExt as _;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use tokio::runtime::Runtime;
-use tokio::sync::{RwLock, Semaphore};
+use tokio::sync::Semaphore;
 
 use crate::stack::Stack;
 
 /// Of those that share a cluster.
 const AT_ONCE: usize = 8;
+/// So many tests that are alone.
+const WORTH_A_CLUSTER: usize = 4;
 /// So many of the slowest are named at the end.
 const SLOWEST: usize = 12;
 
@@ -77,7 +82,8 @@ pub fn run_in(instance: &str, tests: Vec<Test>) -> ExitCode {
     words.retain(|word| word != "--soak");
     let arguments = Arguments::from_iter(words);
 
-    let chosen: Vec<Test> = tests.into_iter().filter(|test| test.soak == soak).collect();
+    let chosen: Vec<Test> =
+        tests.into_iter().filter(|test| test.soak == soak && is_asked_for(&arguments, test.name)).collect();
     if arguments.list {
         let trials = chosen.iter().map(|test| Trial::test(test.name, || Ok(()))).collect();
         return libtest_mimic::run(&arguments, trials).exit_code();
@@ -91,40 +97,87 @@ pub fn run_in(instance: &str, tests: Vec<Test>) -> ExitCode {
     }
 }
 
+fn is_asked_for(arguments: &Arguments, name: &str) -> bool {
+    let matches = |pattern: &String| if arguments.exact { name == pattern } else { name.contains(pattern) };
+    arguments.filter.as_ref().is_none_or(matches) && !arguments.skip.iter().any(matches)
+}
+
 /// The clusters, and whose turn it is on each.
 struct Lanes {
-    shared: Lane,
-    alone: Lane,
+    shared: Stack,
     sharing: Semaphore,
+    /// Tests that still want to share.
+    left: AtomicUsize,
+    /// Clusters that nobody uses, a permit each.
+    free: Mutex<Vec<Stack>>,
+    turns: Semaphore,
     took: Mutex<Vec<(Duration, &'static str)>>,
 }
 
-#[derive(Clone)]
-struct Lane {
-    stack: Stack,
-    turn: Arc<RwLock<()>>,
+impl Lanes {
+    async fn run(&self, test: &Test) -> Result<()> {
+        if test.alone { self.run_alone(test).await } else { self.run_shared(test).await }
+    }
+
+    async fn run_alone(&self, test: &Test) -> Result<()> {
+        let turn = self.turns.acquire().await?;
+        let stack = locked(&self.free).pop().context("a permit without a cluster")?;
+        let outcome = self.timed(test, &stack).await;
+        // What a failed test left running must not fail the next one.
+        report(crate::processes::kill_all(&stack));
+        locked(&self.free).push(stack);
+        drop(turn);
+        outcome
+    }
+
+    async fn run_shared(&self, test: &Test) -> Result<()> {
+        let turn = self.sharing.acquire().await?;
+        let outcome = self.timed(test, &self.shared).await;
+        drop(turn);
+        if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.release_shared();
+        }
+        outcome
+    }
+
+    fn release_shared(&self) {
+        report(crate::processes::kill_all(&self.shared));
+        locked(&self.free).push(self.shared.clone());
+        self.turns.add_permits(1);
+    }
+
+    async fn timed(&self, test: &Test, stack: &Stack) -> Result<()> {
+        let began = Instant::now();
+        // A test that panics gives its turn back as well.
+        let outcome = AssertUnwindSafe((test.body)(stack.clone())).catch_unwind().await;
+        locked(&self.took).push((began.elapsed(), test.name));
+        outcome.unwrap_or_else(|panic| {
+            let words = panic.downcast_ref::<String>().map(String::as_str);
+            let words = words.or_else(|| panic.downcast_ref::<&str>().copied());
+            Err(anyhow!("panicked: {}", words.unwrap_or("without words")))
+        })
+    }
 }
 
-impl Lane {
-    fn new(stack: Stack) -> Self {
-        Self { stack, turn: Arc::default() }
-    }
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn start(instance: &str, mut arguments: Arguments, tests: Vec<Test>, soak: bool) -> Result<ExitCode> {
     let runtime = Arc::new(tokio::runtime::Builder::new_multi_thread().enable_all().build()?);
-    // Proofs measure, and whoever names a test waits for it: one cluster is quicker there.
-    let is_two = !soak && arguments.filter.is_none() && tests.iter().any(|test| test.alone);
-    let shared = Lane::new(Stack::up_in(instance)?);
-    let alone = match is_two {
-        true => Stack::up_in(&format!("{instance}-alone")).map(Lane::new).inspect_err(|_| {
-            report(shared.stack.down());
-        })?,
-        false => shared.clone(),
-    };
-    let mut stacks = vec![shared.stack.clone()];
+    let sharing = tests.iter().filter(|test| !test.alone).count();
+    // Proofs measure, and for a few another cluster is not worth its start.
+    let is_two = !soak && tests.len() - sharing > WORTH_A_CLUSTER;
+    let shared = Stack::up_in(instance)?;
+    let mut stacks = vec![shared.clone()];
     if is_two {
-        stacks.push(alone.stack.clone());
+        match Stack::up_in(&format!("{instance}-alone")) {
+            Ok(stack) => stacks.push(stack),
+            Err(error) => {
+                report(shared.down());
+                return Err(error);
+            }
+        }
     }
     let on_interrupt = stacks.clone();
     runtime.spawn(async move {
@@ -135,7 +188,17 @@ fn start(instance: &str, mut arguments: Arguments, tests: Vec<Test>, soak: bool)
     });
     // A test that waits for its turn holds a thread.
     arguments.test_threads.get_or_insert(tests.len().max(1));
-    let lanes = Arc::new(Lanes { shared, alone, sharing: Semaphore::new(AT_ONCE), took: Mutex::default() });
+    let lanes = Arc::new(Lanes {
+        shared,
+        sharing: Semaphore::new(AT_ONCE),
+        left: AtomicUsize::new(sharing),
+        turns: Semaphore::new(stacks.len() - 1),
+        free: Mutex::new(stacks[1..].to_vec()),
+        took: Mutex::default(),
+    });
+    if sharing == 0 {
+        lanes.release_shared();
+    }
     let trials = tests.into_iter().map(|test| trial(test, lanes.clone(), runtime.clone())).collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
     show_slowest(&lanes);
@@ -144,43 +207,18 @@ fn start(instance: &str, mut arguments: Arguments, tests: Vec<Test>, soak: bool)
 }
 
 fn trial(test: Test, lanes: Arc<Lanes>, runtime: Arc<Runtime>) -> Trial {
-    Trial::ignorable_test(test.name, move || {
-        runtime.block_on(async {
-            let (outcome, took) = if test.alone {
-                let Lane { stack, turn } = &lanes.alone;
-                let _nobody_else = turn.write().await;
-                // Those that other tests share.
-                report(crate::processes::kill_all(stack));
-                let timed = timed((test.body)(stack.clone())).await;
-                // What a failed test left running must not fail the next one.
-                report(crate::processes::kill_all(stack));
-                timed
-            } else {
-                let Lane { stack, turn } = &lanes.shared;
-                let _one_of_few = lanes.sharing.acquire().await;
-                let _with_others = turn.read().await;
-                timed((test.body)(stack.clone())).await
-            };
-            lanes.took.lock().unwrap_or_else(PoisonError::into_inner).push((took, test.name));
-            match outcome {
-                Ok(()) => Ok(Completion::Completed),
-                Err(error) => match error.downcast::<Skipped>() {
-                    Ok(skipped) => Ok(Completion::ignored_with(skipped.0)),
-                    Err(error) => Err(Failed::from(format!("{error:#}"))),
-                },
-            }
-        })
+    Trial::ignorable_test(test.name, move || match runtime.block_on(lanes.run(&test)) {
+        Ok(()) => Ok(Completion::Completed),
+        Err(error) => match error.downcast::<Skipped>() {
+            Ok(skipped) => Ok(Completion::ignored_with(skipped.0)),
+            Err(error) => Err(Failed::from(format!("{error:#}"))),
+        },
     })
-}
-
-async fn timed<T>(body: impl Future<Output = T>) -> (T, Duration) {
-    let began = Instant::now();
-    (body.await, began.elapsed())
 }
 
 /// Where the time goes, for whoever wants the whole to be quicker.
 fn show_slowest(lanes: &Lanes) {
-    let mut took = lanes.took.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut took = locked(&lanes.took);
     if took.len() < SLOWEST {
         return;
     }
