@@ -30,7 +30,7 @@ pub(crate) fn certify(problem: &Problem, values: &[f64], need: &[f64]) -> i64 {
     let mut known: Vec<Vec<f64>> = Vec::new();
     // The dearest first: prices that are good for a large node mostly do for smaller ones, too.
     for kind in (0..problem.kinds.len() as KindId).rev() {
-        let price = problem.kinds[kind as usize].price.max(1) as f64;
+        let price = problem.price(kind);
         let items = items_of(problem, kind, values);
         let room = &problem.kinds[kind as usize].room[..];
         if known.iter().rev().take(3).any(|prices| bound_at(problem, room, &items, prices) <= over * price) {
@@ -54,7 +54,7 @@ pub(crate) fn search(problem: &Problem, values: &[f64], need: &[f64]) -> (i64, V
     let most_steps = MOST_STEPS_IN_ALL / sizes.max(FEW_SIZES) * FEW_SIZES;
     let mut better: Vec<(f64, Load)> = Vec::new();
     for kind in 0..problem.kinds.len() as KindId {
-        let price = problem.kinds[kind as usize].price.max(1) as f64;
+        let price = problem.price(kind);
         let mut bounded = Bounded::new(problem, kind, values);
         let root = bounded.root();
         if root <= price * (1.0 + SLACK) {
@@ -83,7 +83,7 @@ pub(crate) fn rounded(problem: &Problem, values: &[f64]) -> Vec<Load> {
     let mut scratch = Scratch::default();
     let mut found: Vec<(f64, Load)> = Vec::new();
     for kind in 0..problem.kinds.len() as KindId {
-        let price = problem.kinds[kind as usize].price.max(1) as f64;
+        let price = problem.price(kind);
         let items = items_of(problem, kind, values);
         let cut = cut(problem, &problem.kinds[kind as usize].room, &items, None);
         scratch.start(&problem.kinds[kind as usize].room);
