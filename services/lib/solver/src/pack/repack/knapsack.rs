@@ -16,6 +16,9 @@ const FEW_SIZES: u32 = 60;
 const MOST_CUTS: u32 = 1500;
 const CUTS_TIMES_SIZES_SQUARED: u32 = 12_000_000;
 
+/// Prices found for other kinds that are tried before a kind gets its own: to try is far quicker than to find.
+const PRICES_TO_TRY: usize = 16;
+
 /// How much more than its price a load may hold without being looked for: finding the last of them takes most of the time.
 const SLACK: f64 = 0.006;
 
@@ -33,7 +36,12 @@ pub(crate) fn certify(problem: &Problem, values: &[f64], need: &[f64]) -> i64 {
         let price = problem.price(kind);
         let items = items_of(problem, kind, values);
         let room = &problem.kinds[kind as usize].room[..];
-        if known.iter().rev().take(3).any(|prices| bound_at(problem, room, &items, prices) <= over * price) {
+        if known
+            .iter()
+            .rev()
+            .take(PRICES_TO_TRY)
+            .any(|prices| bound_at(problem, room, &items, prices) <= over * price)
+        {
             continue;
         }
         // Those of the problem with pods that can be cut make the bound least.
