@@ -152,6 +152,26 @@ fn the_page_is_self_contained_and_draws_every_pod() {
     assert!(!page.contains("http://") && !page.contains("https://") && !page.contains("<script"));
 }
 
+/// Pods that consolidation moves run already; they are drawn by what they ask for, not lumped together with the daemons.
+#[test]
+fn the_page_draws_the_pods_that_consolidation_moves() {
+    let output = run(&["-f", &examples("consolidate"), "--consolidate", "-o", "html"]);
+    let page = text(&output.stdout);
+    let json = run(&["-f", &examples("consolidate"), "--consolidate", "-o", "json"]);
+    let answer: serde_json::Value = serde_json::from_slice(&json.stdout).expect("an answer");
+    let commands = answer["commands"].as_array().expect("commands");
+    let moved: Vec<&str> = commands
+        .iter()
+        .flat_map(|command| command["nodes"].as_array().into_iter().flatten())
+        .flat_map(|node| node["pods"].as_array().into_iter().flatten())
+        .filter_map(serde_json::Value::as_str)
+        .collect();
+    assert!(!moved.is_empty(), "the example replaces a node");
+    for pod in moved {
+        assert!(page.contains(&format!("<title>{pod}: ")), "{pod} is not drawn");
+    }
+}
+
 #[test]
 fn a_malformed_manifest_ends_with_file_line_field_and_code_two() {
     let file = Scratch::new(

@@ -1,7 +1,6 @@
 //! The plan as one self-contained page: every new node is a box as wide as it has CPU, with its pods inside to scale, one
 //! band for each resource.
 
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use model::resources::{CPU, MEMORY, PODS, Resources};
@@ -10,17 +9,19 @@ use super::answer::{Answer, AnswerNode};
 use super::people::People;
 use super::table::requests;
 
-/// Width of the node with the most CPU, in pixels; others are to scale, but never too narrow to read.
+/// Width of the node with the most CPU, in pixels; all others are to scale.
 const WIDEST: i128 = 1100;
-const NARROWEST: i128 = 190;
 const BAND: i128 = 22;
 const COLOURS: usize = 12;
+/// Pixels that one letter takes, about; names are written where there is room for them.
+const LETTER: i128 = 7;
 
 const STYLE: &str = "body{font:14px/1.4 system-ui,sans-serif;margin:2em;color:#222;background:#fff}h1{font-size:1.4em}
-h2{font-size:1.1em;margin:1.6em 0 .5em}.nodes{display:flex;flex-wrap:wrap;gap:12px}.node{border:1px solid #888;border-radius:4px;padding:6px 8px;background:#fafafa}
-.node b{font-weight:600}.node small{color:#666;display:block}svg{display:block;margin-top:4px}text{font:11px system-ui,sans-serif}
+h2{font-size:1.1em;margin:1.6em 0 .5em}.nodes{display:flex;flex-wrap:wrap;gap:12px}.node{border:1px solid #888;border-radius:4px;padding:6px 8px;background:#fafafa;min-width:13em;max-width:100%;overflow-x:auto}
+.node b{font-weight:600}.node small{color:#666;display:block}svg{display:block;margin-top:4px}text{font:11px system-ui,sans-serif;fill:#222}
+.band{display:flex;align-items:center;gap:6px}.band small{flex:none;width:9em}
 table{border-collapse:collapse}td,th{padding:2px 12px 2px 0;text-align:left;vertical-align:top}th{font-weight:600}.bad{color:#a00}
-@media(prefers-color-scheme:dark){body{background:#16181c;color:#ddd}.node{background:#20242a;border-color:#555}.node small{color:#aaa}text{fill:#ddd}}";
+@media(prefers-color-scheme:dark){body{background:#16181c;color:#ddd}.node{background:#20242a;border-color:#555}.node small{color:#aaa}.bad{color:#f88}}";
 
 pub(super) fn print(
     out: &mut dyn Write,
@@ -73,6 +74,13 @@ pub(super) fn print(
         writeln!(out, "<h2>Step {}: {what} {names}, saves ${} an hour</h2>", number + 1, command.savings)?;
         boxes(out, &command.nodes, people)?;
     }
+    if let Some(blocked) = answer.blocked.as_ref().filter(|blocked| !blocked.is_empty()) {
+        writeln!(out, "<h2>Nodes that stay</h2><table><tr><th>Node<th>Why</tr>")?;
+        for node in blocked {
+            writeln!(out, "<tr><td>{}<td>{}</tr>", escape(&node.node), escape(&node.reason))?;
+        }
+        writeln!(out, "</table>")?;
+    }
     writeln!(out, "</body></html>")
 }
 
@@ -83,7 +91,7 @@ fn boxes(out: &mut dyn Write, nodes: &[AnswerNode], people: &People) -> io::Resu
     let most = nodes.iter().map(cpu_of).max().unwrap_or(1);
     writeln!(out, "<div class=nodes>")?;
     for node in nodes {
-        let width = (WIDEST * cpu_of(node) / most).max(NARROWEST);
+        let width = (WIDEST * cpu_of(node) / most).max(1);
         draw(out, node, people, width)?;
     }
     writeln!(out, "</div>")
@@ -109,45 +117,85 @@ fn draw(out: &mut dyn Write, node: &AnswerNode, people: &People, width: i128) ->
     let mut bands = vec![CPU, MEMORY];
     bands.extend(used.iter().map(|(name, _)| name).filter(|name| ![CPU, MEMORY, PODS].contains(name)));
     bands.retain(|name| all.get(name).nano() > 0);
-    let height = BAND * i128::try_from(bands.len()).unwrap_or(0);
-    writeln!(out, "<svg width={width} height={height} role=img>")?;
-    for (row, name) in (0_i128..).zip(&bands) {
-        let top = row * BAND;
-        let whole = all.get(name).nano();
-        writeln!(out, "<rect x=0 y={top} width={width} height={} fill=#8882 />", BAND - 4)?;
-        let mut left: i128 = 0;
-        let mut part = |out: &mut dyn Write, amount: i128, fill: &str, title: &str| {
-            let x = left * width * 10 / whole;
-            left += amount;
-            let end = left * width * 10 / whole;
-            writeln!(
-                out,
-                "<rect x={}.{} y={top} width={}.{} height={} fill={fill} stroke=#fff stroke-width=.5><title>{}</title></rect>",
-                x / 10,
-                x % 10,
-                (end - x) / 10,
-                (end - x) % 10,
-                BAND - 4,
-                escape(title)
-            )
-        };
-        let mut of_pods: i128 = 0;
-        for pod in &node.pods {
-            let amount = people.requests(pod).map_or(0, |r| r.get(name).nano());
-            of_pods += amount;
-            if amount > 0 {
-                let text = people.requests(pod).map(|r| r.get(name).to_string()).unwrap_or_default();
-                part(out, amount, &colour(pod), &format!("{pod}: {text} {name}"))?;
-            }
-        }
-        let daemons = used.get(name).nano() - of_pods;
-        if daemons > 0 {
-            part(out, daemons, "#777", &format!("daemons: {name}"))?;
-        }
-        let percent = used.get(name).nano().max(0) * 100 / whole;
-        writeln!(out, "<text x=4 y={}>{} {percent} %</text>", top + BAND - 9, escape(name))?;
+    for name in &bands {
+        let (whole, taken) = (all.get(name).nano(), used.get(name).nano().max(0));
+        let label = format!("{name} {} %", taken * 100 / whole);
+        writeln!(out, "<div class=band><small>{}</small>", escape(&label))?;
+        writeln!(out, "<svg width={width} height={} role=img aria-label=\"{}\">", BAND - 4, escape(&label))?;
+        writeln!(out, "<rect width={width} height={} fill=#8883 />", BAND - 4)?;
+        band(out, node, people, name, Scale { width, whole }, taken)?;
+        writeln!(out, "</svg></div>")?;
     }
-    writeln!(out, "</svg></div>")
+    writeln!(out, "</div>")
+}
+
+/// Pixels for all of a resource.
+#[derive(Clone, Copy)]
+struct Scale {
+    width: i128,
+    whole: i128,
+}
+
+impl Scale {
+    /// Tenths of a pixel up to an amount.
+    fn tenths(self, amount: i128) -> i128 {
+        amount * self.width * 10 / self.whole
+    }
+}
+
+/// The pods of a node side by side by what they take of one resource, then its daemons.
+fn band(
+    out: &mut dyn Write,
+    node: &AnswerNode,
+    people: &People,
+    name: &str,
+    scale: Scale,
+    taken: i128,
+) -> io::Result<()> {
+    let mut left: i128 = 0;
+    for pod in &node.pods {
+        let Some(amount) = people.requests(pod).map(|requests| requests.get(name)) else { continue };
+        if amount.nano() > 0 {
+            let title = format!("{pod}: {amount} {name}");
+            part(out, scale, left, amount.nano(), &colour(pod), &title, short(pod))?;
+            left += amount.nano();
+        }
+    }
+    if taken > left {
+        part(out, scale, left, taken - left, "#999", &format!("daemons: {name}"), "daemons")?;
+    }
+    Ok(())
+}
+
+fn part(
+    out: &mut dyn Write,
+    scale: Scale,
+    left: i128,
+    amount: i128,
+    fill: &str,
+    title: &str,
+    text: &str,
+) -> io::Result<()> {
+    let (from, to) = (scale.tenths(left), scale.tenths(left + amount));
+    let (x, width) = (format!("{}.{}", from / 10, from % 10), to - from);
+    writeln!(
+        out,
+        "<g><title>{}</title><rect x={x} width={}.{} height={} fill={fill} stroke=#fff stroke-width=.5 />",
+        escape(title),
+        width / 10,
+        width % 10,
+        BAND - 4,
+    )?;
+    let letters = i128::try_from(text.chars().count()).unwrap_or(i128::MAX);
+    if letters.saturating_mul(LETTER) + 6 < width / 10 {
+        writeln!(out, "<text x={x} dx=4 y={}>{}</text>", BAND - 9, escape(text))?;
+    }
+    writeln!(out, "</g>")
+}
+
+/// Without its namespace.
+fn short(pod: &str) -> &str {
+    pod.split_once('/').map_or(pod, |(_, name)| name)
 }
 
 /// Pods of one workload share a colour: the name without its last part decides.
@@ -158,14 +206,48 @@ fn colour(pod: &str) -> String {
 }
 
 fn escape(text: &str) -> String {
-    let special: BTreeMap<char, &str> =
-        BTreeMap::from([('&', "&amp;"), ('<', "&lt;"), ('>', "&gt;"), ('"', "&quot;"), ('\'', "&#39;")]);
     let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
-        match special.get(&c) {
-            Some(word) => safe.push_str(word),
-            None => safe.push(c),
+    for letter in text.chars() {
+        match letter {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            _ => safe.push(letter),
         }
     }
     safe
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_cannot_end_an_attribute_or_open_a_tag() {
+        assert_eq!(escape("a\"b'c<d>&e"), "a&quot;b&#39;c&lt;d&gt;&amp;e");
+    }
+
+    #[test]
+    fn parts_of_a_band_are_to_scale_and_leave_no_gap_between_them() {
+        let scale = Scale { width: 1000, whole: 8_000_000_000 };
+        let mut page = Vec::new();
+        part(&mut page, scale, 0, 2_000_000_000, "#111", "a", "").expect("written");
+        part(&mut page, scale, 2_000_000_000, 1_000_000_000, "#222", "b", "").expect("written");
+        let page = String::from_utf8(page).expect("text");
+        assert!(page.contains("<rect x=0.0 width=250.0 "), "{page}");
+        assert!(page.contains("<rect x=250.0 width=125.0 "), "{page}");
+    }
+
+    #[test]
+    fn a_name_is_written_only_where_there_is_room_for_it() {
+        let scale = Scale { width: 100, whole: 100 };
+        for (amount, written) in [(99, true), (20, false)] {
+            let mut page = Vec::new();
+            part(&mut page, scale, 0, amount, "#111", "", "some-pod").expect("written");
+            let page = String::from_utf8(page).expect("text");
+            assert_eq!(page.contains("some-pod</text>"), written, "{page}");
+        }
+    }
 }

@@ -16,7 +16,8 @@ pub(super) struct People {
 }
 
 impl People {
-    /// Sizes of pods are kept only where they are to be drawn: there may be very many.
+    /// Sizes of pods are kept only where they are to be drawn: there may be very many. Those that run already are among them,
+    /// since consolidation moves them.
     pub(super) fn new(input: &ClusterInput, with_pods: bool) -> Self {
         let mut allocatable = BTreeMap::new();
         for kind in input.pools.iter().flat_map(|pool| pool.instance_types.iter()) {
@@ -26,11 +27,11 @@ impl People {
                 free
             });
         }
-        let pending = input.pods.iter().filter(|p| p.node.is_none());
+        let drawn = input.pods.iter().filter(|_| with_pods);
         Self {
             allocatable,
-            pending: pending.clone().count(),
-            pods: pending.filter(|_| with_pods).map(|p| (p.key(), Arc::clone(&p.spec))).collect(),
+            pending: input.pods.iter().filter(|pod| pod.node.is_none()).count(),
+            pods: drawn.map(|pod| (pod.key(), Arc::clone(&pod.spec))).collect(),
         }
     }
 

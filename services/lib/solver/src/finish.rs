@@ -101,6 +101,8 @@ pub(crate) struct Finish<'s, 'w> {
     next: Vec<usize>,
     types: FxHashMap<Open, Arc<[Arc<str>]>>,
     requirements: FxHashMap<Demands, Arc<Requirements>>,
+    /// By pool and rows: the least that daemons take.
+    overheads: FxHashMap<(usize, Bits), Vec<i64>>,
 }
 
 pub(crate) fn plan(state: &State<'_>, leftover: &Leftover, lower_bound: Option<i64>) -> Plan {
@@ -109,6 +111,7 @@ pub(crate) fn plan(state: &State<'_>, leftover: &Leftover, lower_bound: Option<i
         next: vec![0; state.demands.len()],
         types: FxHashMap::default(),
         requirements: FxHashMap::default(),
+        overheads: FxHashMap::default(),
     };
     let mut plan = Plan { timed_out: leftover.timed_out, ..Plan::default() };
     let mut distrusted = Vec::new();
@@ -307,20 +310,18 @@ impl Finish<'_, '_> {
     }
 
     /// Pods, and the least daemon overhead of the rows, by resource.
-    fn requests(&self, bin: &Bin, reach: &Reach) -> model::resources::Resources {
+    fn requests(&mut self, bin: &Bin, reach: &Reach) -> model::resources::Resources {
         let world = self.state.world;
-        let dims = world.dims.len();
-        let data = &world.pools[bin.pool];
-        let mut least: Option<Vec<i64>> = None;
-        for row in reach.rows.iter() {
-            let own = data.overhead(row, dims);
-            match &mut least {
-                None => least = Some(own.to_vec()),
-                Some(least) => least.iter_mut().zip(own).for_each(|(a, b)| *a = (*a).min(*b)),
+        let (dims, data) = (world.dims.len(), &world.pools[bin.pool]);
+        let least = self.overheads.entry((bin.pool, reach.rows.clone())).or_insert_with(|| {
+            let mut rows = reach.rows.iter().map(|row| data.overhead(row, dims));
+            let mut least = rows.next().map_or_else(|| vec![0; dims], <[i64]>::to_vec);
+            for own in rows {
+                least.iter_mut().zip(own).for_each(|(a, b)| *a = (*a).min(*b));
             }
-        }
-        let least = least.unwrap_or_else(|| vec![0; dims]);
-        let total: Vec<i64> = bin.used.iter().zip(&least).map(|(a, b)| a.saturating_add(*b)).collect();
+            least
+        });
+        let total: Vec<i64> = bin.used.iter().zip(least).map(|(a, b)| a.saturating_add(*b)).collect();
         world.dims.resources(&total)
     }
 }

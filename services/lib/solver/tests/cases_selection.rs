@@ -3,7 +3,7 @@
 mod fixture;
 
 use fixture::*;
-use model::catalog::InstanceType;
+use model::catalog::{CapacityType, InstanceType};
 use model::requirement::Operator;
 use model::taint::Effect;
 use solver::{MinValuesPolicy, Options, Plan, PreferencePolicy, Rule};
@@ -489,6 +489,23 @@ fn wants_three_families(most: usize, policy: MinValuesPolicy) -> Plan {
 fn a_list_of_types_that_is_cut_keeps_the_values_that_min_values_asks_for() {
     let plan = wants_three_families(4, MinValuesPolicy::Strict);
     assert_eq!(type_names(&plan.new_nodes[0]), ["a-0", "a-1", "b-0", "c-0"]);
+}
+
+/// Spot is preferred even where it is dearer, if `minValues` needs it: what the node is priced as stays on a list of one.
+#[test]
+fn a_list_of_types_that_is_cut_keeps_what_the_node_would_be_launched_as() {
+    let types = vec![
+        instance_type("cheap").price(0.1).offered(&[(ZONES[0], CapacityType::OnDemand)]).build(),
+        instance_type("preferred").price(0.2).offered(&[(ZONES[0], CapacityType::Spot)]).build(),
+    ];
+    let options =
+        Options { max_instance_types: 1, min_values: MinValuesPolicy::BestEffort, ..Options::default() };
+    let plan = cluster()
+        .pool(pool("default").types(types).min_values(model::labels::INSTANCE_TYPE, Operator::Exists, &[], 2))
+        .pod(pod("a").cpu("1"))
+        .plan_with(&options);
+    let node = &plan.new_nodes[0];
+    assert_eq!(type_names(node), [&*node.launch.instance_type]);
 }
 
 #[test]

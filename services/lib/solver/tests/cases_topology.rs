@@ -544,3 +544,27 @@ fn a_spread_does_not_count_on_more_reserved_instances_than_there_are() {
     // The only reserved instance is taken, so its domain stays empty and the others get one pod each.
     assert_eq!(placed(&plan), 3);
 }
+
+/// Kubernetes lets a pod go without company only while nobody of its kind runs anywhere.
+#[test]
+fn only_the_first_of_its_kind_may_be_alone() {
+    let company = || term(ZONE, &[("app", "a")]);
+    let plan = default_cluster()
+        .pod(pod("here").app("a").in_zone(ZONES[0]).with(company()))
+        .pod(pod("there").app("a").in_zone(ZONES[2]).with(company()))
+        .plan();
+    assert_eq!((placed(&plan), left_over(&plan).len()), (1, 1));
+}
+
+/// The first of its kind decides the zone for all: it must not take one, however cheap, that the others may not enter.
+#[test]
+fn the_first_of_its_kind_goes_where_the_others_can_follow() {
+    for zone in ZONES {
+        let company = || term(ZONE, &[("app", "a")]);
+        let plan = default_cluster()
+            .pod(pod("free").app("a").cpu("2").with(company()))
+            .pods(pod("bound").app("a").in_zone(zone).with(company()).times(3))
+            .plan();
+        assert_eq!(placed(&plan), 4, "{zone}");
+    }
+}

@@ -8,7 +8,6 @@ use model::labels;
 use model::pod::{Pod, PodAffinityTerm};
 
 use super::domains::Domains;
-use super::labels::terms;
 use super::selectors::Selected;
 use super::sites::{Cluster, Counted};
 use super::violation::Violation;
@@ -151,20 +150,11 @@ impl Party<'_, '_> {
                 || (!mine.possible.is_empty() && mine.possible.iter().all(held)))
     }
 
-    /// It selects itself, and no pod that it could join is there yet. All but those that need to be first themselves can come
-    /// later.
+    /// It selects itself, and no pod that it selects is anywhere in the cluster yet, not even where it may not go itself: so
+    /// the scheduler has it. All but those that need to be first themselves can come later.
     fn is_first(&self, guest: &Guest<'_>, ask: usize) -> bool {
         let wish = &self.wishes[ask];
-        let key = labels::normalize(&wish.key);
-        let here = self.domains.at(&wish.key, guest.site);
-        // Under one of its OR-ed node-affinity terms: that it goes by this one leaves the domains of the others out.
-        let alone = |term: model::requirements::Requirements| {
-            let mine = term.get_or_exists(key);
-            let in_reach = |site: &usize| {
-                self.domains.at(&wish.key, *site).possible.iter().any(|domain| mine.contains(domain))
-            };
-            here.possible.iter().all(|domain| mine.contains(domain)) && !wish.taken.iter().any(in_reach)
-        };
-        wish.selected.has(guest.pod) && here.exists() && terms(&guest.pod.spec).into_iter().any(alone)
+        let somewhere = |site: &usize| self.domains.at(&wish.key, *site).exists();
+        wish.selected.has(guest.pod) && somewhere(&guest.site) && !wish.taken.iter().any(somewhere)
     }
 }

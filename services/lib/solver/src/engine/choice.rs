@@ -82,7 +82,8 @@ impl State<'_> {
     }
 
     /// Emptier domains first (as spread wants), then the cheapest, then by name. Where rules on several keys have to agree,
-    /// domains that go with few others come before cheap ones, or they would be missing in the end.
+    /// domains that go with few others come before cheap ones, or they would be missing in the end. The first of its kind
+    /// decides for all who want to be with it: it goes where most of them may follow.
     fn rank(&self, class: &ClassData, variant: &Variant, choice: &mut Choice, several: bool) {
         let mut ranked: Vec<(i64, usize, i64, DomainId, u32)> = Vec::new();
         let masks = self.world.groups.keys[choice.key].cells.as_ref();
@@ -94,8 +95,11 @@ impl State<'_> {
                 .domain_groups
                 .iter()
                 .filter(|g| self.world.topo_key_of(**g) == choice.key)
-                .filter(|g| matches!(self.world.groups.get(**g).rule.kind, Kind::Spread { .. }))
-                .map(|g| i64::from(self.ledger.selected(self.world, *g)[*domain as usize]))
+                .map(|g| match self.world.groups.get(*g).rule.kind {
+                    Kind::Spread { .. } => i64::from(self.ledger.selected(self.world, *g)[*domain as usize]),
+                    Kind::Affinity if choice.pin => self.shut_out(*g, *domain),
+                    Kind::Affinity | Kind::AntiAffinity { .. } => 0,
+                })
                 .sum();
             let price = if choice.allowed.count() > 1 {
                 self.price_in(class, variant, choice.key, *domain)
@@ -145,12 +149,10 @@ impl State<'_> {
                 if !allowed.is_empty() {
                     return Some(Verdict { allowed, pin: false, quota: None });
                 }
-                // Where one of its kind is on a node whose domain is still open, that comes first: it is decided, and joined.
-                (own && !self.has_undecided(group)).then_some(Verdict {
-                    allowed: eligible,
-                    pin: true,
-                    quota: None,
-                })
+                // Only the first of its kind may be alone, and none is where the pod cannot go: the scheduler asks the whole
+                // cluster. Where one is on a node whose domain is still open, that comes first: it is decided, and joined.
+                let first = counts.iter().all(|n| *n == 0) && !self.has_undecided(group);
+                (own && first).then_some(Verdict { allowed: eligible, pin: true, quota: None })
             }
             Kind::AntiAffinity { .. } => {
                 let mut allowed = Bits::new(counts.len());
@@ -216,6 +218,24 @@ impl State<'_> {
                 && self.counts_bin(bin, group)
                 && bin.items.iter().any(|item| selects(item.demand))
         })
+    }
+
+    /// Pods to be placed that want to be with those of the group, and may not go to the domain.
+    fn shut_out(&self, group: GroupId, domain: DomainId) -> i64 {
+        let len = self.ledger.selected(self.world, group).len();
+        let stays_out = |class: &ClassData| {
+            let mut stating = class
+                .ladder(self.options.preferences)
+                .iter()
+                .filter(|v| v.domain_groups.contains(&group))
+                .peekable();
+            let enters = |variant: &Variant| {
+                self.pod_domains(variant, group, len).is_none_or(|mine| mine.has(domain as usize))
+            };
+            stating.peek().is_some() && !stating.any(enters)
+        };
+        let demands = self.demands.iter().filter(|demand| stays_out(self.world.classes.get(demand.class)));
+        demands.map(|demand| demand.pods.len() as i64).sum()
     }
 
     /// Domains of the group's key that the pod's own node selector and affinity allow; `None`: all.

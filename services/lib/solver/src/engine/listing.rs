@@ -1,5 +1,5 @@
-//! Which instance types a new node lists: at most as many as may be listed, the cheapest, but never so few kinds of them that
-//! `minValues` fails where more would do.
+//! Which instance types a new node lists: at most as many as may be listed, what it would be launched as and the cheapest
+//! others, but never so few kinds of them that `minValues` fails where more would do.
 
 use std::collections::BTreeSet;
 
@@ -56,18 +56,27 @@ impl State<'_> {
         if rows.len() <= most {
             return rows;
         }
-        let mut keep = self.diverse(pool, &rows);
+        // Spot is preferred where it is dearer, so that this need not be among the cheapest.
+        let launched = self.launch(pool, reach).map(|launch| table.rows[launch.row].of_type);
+        let first = rows.iter().position(|row| Some(table.rows[*row].of_type) == launched);
+        let mut keep = self.diverse(pool, &rows, first);
         let room = most.saturating_sub(keep.iter().filter(|kept| **kept).count());
         keep.iter_mut().filter(|kept| !**kept).take(room).for_each(|kept| *kept = true);
-        let kept = rows.iter().zip(&keep).filter(|(_, kept)| **kept).map(|(row, _)| *row);
         // More than may be listed are needed for all the values: then the cheapest of them, and too few values.
-        kept.take(most).collect()
+        let mut others = most.saturating_sub(usize::from(first.is_some()));
+        let kept = rows.iter().zip(&keep).enumerate().filter(|(index, (_, kept))| {
+            let other = **kept && Some(*index) != first && others > 0;
+            others -= usize::from(other);
+            other || Some(*index) == first
+        });
+        kept.map(|(_, (row, _))| *row).collect()
     }
 
-    /// Of rows by price: those that bring a value which `minValues` still needs when their turn comes.
-    fn diverse(&self, pool: usize, rows: &[usize]) -> Vec<bool> {
+    /// Of rows by price: the first of all, and those that bring a value which `minValues` still needs when their turn comes.
+    fn diverse(&self, pool: usize, rows: &[usize], first: Option<usize>) -> Vec<bool> {
         let table = self.world.table(pool);
         let mut keep = vec![false; rows.len()];
+        first.into_iter().for_each(|index| keep[index] = true);
         for (key, least) in &self.world.pools[pool].min_values {
             let mut have: BTreeSet<&str> = BTreeSet::new();
             let values_of = |row: usize| -> Vec<&str> {
@@ -78,6 +87,7 @@ impl State<'_> {
                     table.values(key).filter(|(_, having)| having.has(row)).map(|(value, _)| value).collect()
                 }
             };
+            have.extend(first.into_iter().flat_map(|index| values_of(rows[index])));
             for (index, row) in rows.iter().enumerate() {
                 if have.len() >= *least as usize {
                     break;

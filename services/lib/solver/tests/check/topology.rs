@@ -119,6 +119,19 @@ fn only_the_first_of_a_kind_comes_without_company() {
     assert_eq!(broken(&input, &plan(&input, apart, &[])), ["AffinityUnmet"]);
 }
 
+/// The scheduler looks for company in the whole cluster, whatever the pod's own selector says.
+#[test]
+fn company_where_the_pod_may_not_go_is_company_still() {
+    let wish = || term(ZONE, &[("app", "web")]);
+    let mut pods = pod("web").app("web").with(wish()).in_zone(ZONES[1]).times(1);
+    pods.push(pod("old").app("web").on_node("n").build());
+    let mut input = with_pods(pods);
+    let alone = || vec![at(ZONES[1], &["web-0"])];
+    assert!(broken(&input, &plan(&input, alone(), &[])).is_empty(), "its kind runs nowhere yet");
+    input.nodes.push(node("n").build());
+    assert_eq!(broken(&input, &plan(&input, alone(), &[])), ["AffinityUnmet"]);
+}
+
 #[test]
 fn two_pods_do_not_vouch_for_each_other() {
     let mut pods = pod("a").app("a").with(term(HOST, &[("app", "b")])).times(1);

@@ -339,12 +339,13 @@ pub fn dense_cluster(nodes: usize, pods_each: usize, kinds: Vec<Kind>, seed: u64
     })
 }
 
-/// As [`dense_cluster`], with about thirty larger pods a node and so little room left that most of a node's pods need a new
-/// node when theirs goes.
+/// As [`dense_cluster`], with about thirty larger pods a node and no room left for another: when a node goes, its pods need a
+/// new one.
 pub fn full_cluster(nodes: usize, kinds: Vec<Kind>, seed: u64) -> Scenario {
     let sizes = (&[400, 450, 500, 550, 600][..], &[256, 384, 512][..]);
+    // More attempts than there is room for: what is too large for the rest is passed over.
     let fill =
-        |_: &mut Random, kind: &Kind, pod: i64| usize::try_from(kind.allocatable().0 / pod).unwrap_or(0);
+        |_: &mut Random, kind: &Kind, pod: i64| usize::try_from(4 * kind.allocatable().0 / pod).unwrap_or(0);
     running(format!("full-{nodes}-seed-{seed}"), nodes, kinds, seed, sizes, fill)
 }
 

@@ -12,9 +12,8 @@ const MOST_SIZES_EXACT: usize = 320;
 const MOST_WORK: usize = 6_000_000;
 /// Entries of the programme's inverse that take as long as such a pair.
 const PER_PAIR: usize = 64;
-/// Rounds that hardly lower the cost of the mix, after which the search for loads has to be more thorough.
-const PATIENCE: usize = 4;
-const PATIENCE_EXACT: usize = 12;
+/// How much of the values of earlier rounds stays in smoothed ones.
+const INERTIA: f64 = 0.7;
 /// Thorough searches, of which one takes the longer the more sizes there are.
 const SEARCHES_TIMES_SIZES: usize = 300;
 /// The bound is close enough to the cost of the mix.
@@ -34,12 +33,28 @@ pub(crate) struct Priced {
 /// How close a bound is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Proof {
+    /// Whatever falls off, and values for an easier problem than the one that is packed. Its optimum gives all value to the
+    /// few sizes that force nodes, and none to the many that ride along; smoothed values from before that pack far better.
+    Rough,
     /// Whatever falls off.
     None,
     /// From the values that were found, without a search for loads that would refute them.
     Quick,
     /// Also prove that no better load exists.
     Exact,
+}
+
+impl Proof {
+    /// By which part a round has to lower the cost of the mix, and how many may fail to in a row, before the search for loads
+    /// has to be more thorough.
+    fn patience(self) -> (f64, usize) {
+        match self {
+            Self::Rough => (1e-2, 1),
+            Self::None => (1e-4, 4),
+            Self::Quick => (1e-3, 2),
+            Self::Exact => (1e-4, 12),
+        }
+    }
 }
 
 /// Values from resource prices alone: no search, for questions by the thousand.
@@ -54,6 +69,7 @@ pub(crate) fn price(problem: &Problem, proof: Proof, keep_going: &(dyn Fn() -> b
     if problem.sizes.len() > most_sizes {
         let (easier, belongs) = problem.eased();
         if easier.sizes.len() < problem.sizes.len() && easier.sizes.len() <= most_sizes {
+            let proof = if proof == Proof::None { Proof::Rough } else { proof };
             let priced = price(&easier, proof, keep_going);
             let value = belongs.iter().map(|size| priced.value[*size as usize]).collect();
             return Priced { value, mix: Vec::new(), good: Vec::new(), bound: priced.bound };
@@ -73,13 +89,15 @@ pub(crate) fn price(problem: &Problem, proof: Proof, keep_going: &(dyn Fn() -> b
     let most_work = if exact { MOST_WORK } else { MOST_WORK / 16 };
     let (mut work, mut last) = (0, f64::INFINITY);
     let (mut stalled, mut searches, mut pivots) = (0, 0, 0);
+    let (enough, patience) = proof.patience();
+    let mut smoothed: Option<Vec<f64>> = None;
     loop {
         lp.optimise(4 * problem.sizes.len() + 50);
         let duals = lp.duals();
         let cost: f64 = duals.iter().zip(&need).map(|(d, n)| d * n).sum();
-        stalled = if cost < last * (1.0 - 1e-4) { 0 } else { stalled + 1 };
+        stalled = if cost < last * (1.0 - enough) { 0 } else { stalled + 1 };
         last = cost;
-        let patience = if exact { PATIENCE_EXACT } else { PATIENCE };
+        smoothed = Some(smoothed.map_or_else(|| duals.clone(), |values| smooth(values, &duals)));
         let (done, stale) = (work > most_work || !keep_going(), stalled > patience);
         let found = if done || stale {
             0
@@ -117,19 +135,22 @@ pub(crate) fn price(problem: &Problem, proof: Proof, keep_going: &(dyn Fn() -> b
         stalled = 0;
         better.into_iter().for_each(|load| add(problem, &mut lp, &mut loads, load));
     }
-    let value: Vec<f64> = lp.duals().iter().zip(&resource_value).map(|(d, r)| d.max(0.05 * r)).collect();
+    let value = smoothed.filter(|_| proof == Proof::Rough).unwrap_or_else(|| lp.duals());
+    let value: Vec<f64> = value.iter().zip(&resource_value).map(|(d, r)| d.max(0.05 * r)).collect();
     let mix = lp.solution().into_iter().map(|(column, times)| (loads[column].clone(), times)).collect();
     let good = good_loads(problem, &value, loads);
     Priced { value, mix, good, bound }
 }
 
+/// Values of earlier rounds with a part of the latest.
+fn smooth(mut values: Vec<f64>, latest: &[f64]) -> Vec<f64> {
+    values.iter_mut().zip(latest).for_each(|(value, now)| *value = INERTIA * *value + (1.0 - INERTIA) * now);
+    values
+}
+
 fn good_loads(problem: &Problem, value: &[f64], loads: Vec<Load>) -> Vec<Load> {
-    let ratio = |load: &Load| {
-        let worth: f64 = load.content.iter().map(|(s, n)| value[*s as usize] * f64::from(*n)).sum();
-        worth / problem.kinds[load.kind as usize].price.max(1) as f64
-    };
-    let mut ranked: Vec<(f64, Load)> =
-        loads.into_iter().map(|l| (ratio(&l), l)).filter(|(r, _)| *r > 0.96).collect();
+    let rated = loads.into_iter().map(|load| (problem.value_for_money(&load, value), load));
+    let mut ranked: Vec<(f64, Load)> = rated.filter(|(ratio, _)| *ratio > 0.96).collect();
     ranked.sort_by(|a, b| {
         b.0.total_cmp(&a.0).then(a.1.kind.cmp(&b.1.kind)).then_with(|| a.1.content.cmp(&b.1.content))
     });
@@ -144,7 +165,7 @@ pub(crate) fn start(problem: &Problem, need: &[f64]) -> (Cover, Vec<Load>) {
     let mut columns = Vec::new();
     for (size, data) in problem.sizes.iter().enumerate() {
         let (kind, count) = best_alone(problem, size);
-        let cost = problem.kinds[kind as usize].price.max(1) as f64;
+        let cost = problem.price(kind);
         columns.push(Column { cost, entries: vec![(size as u32, f64::from(count))] });
         loads.push(Load { kind, content: vec![(size as u32, count.min(data.count))] });
     }
@@ -153,7 +174,7 @@ pub(crate) fn start(problem: &Problem, need: &[f64]) -> (Cover, Vec<Load>) {
 
 pub(crate) fn add(problem: &Problem, lp: &mut Cover, loads: &mut Vec<Load>, load: Load) {
     let entries = load.content.iter().map(|(s, n)| (*s, f64::from(*n))).collect();
-    lp.add(Column { cost: problem.kinds[load.kind as usize].price.max(1) as f64, entries });
+    lp.add(Column { cost: problem.price(load.kind), entries });
     loads.push(load);
 }
 
@@ -189,7 +210,7 @@ impl Pricing {
         for (index, &kind) in self.order.iter().enumerate() {
             asked = index + 1;
             let worth = fill(problem, kind, all, value, scratch);
-            let price = problem.kinds[kind as usize].price.max(1) as f64;
+            let price = problem.price(kind);
             if worth > price * (1.0 + margin) && !scratch.content.is_empty() {
                 found.push((worth / price, index, Load { kind, content: scratch.content.clone() }));
                 if found.len() >= ENOUGH && margin > 0.0 {
@@ -219,7 +240,7 @@ pub(crate) fn best_alone(problem: &Problem, size: usize) -> (KindId, u32) {
     let mut best: Option<(f64, KindId, u32)> = None;
     for kind in data.kinds.iter() {
         let most = crate::dims::times(&data.request, &problem.kinds[kind].room).min(data.cap).max(1);
-        let each = problem.kinds[kind].price.max(1) as f64 / f64::from(most.min(data.count.max(1)));
+        let each = problem.price(kind as KindId) / f64::from(most.min(data.count.max(1)));
         if best.is_none_or(|(least, ..)| each < least) {
             best = Some((each, kind as KindId, most.min(data.count.max(1))));
         }
@@ -244,19 +265,19 @@ pub(crate) fn resource_prices(problem: &Problem) -> (Vec<f64>, Vec<f64>, i64) {
     let mut start = Vec::new();
     for (row, &dim) in used.iter().enumerate() {
         let best = (0..problem.kinds.len()).filter(|k| part(*k, dim) > 0.0).min_by(|a, b| {
-            let each = |k: usize| problem.kinds[k].price.max(1) as f64 / part(k, dim);
+            let each = |k: usize| problem.price(k as KindId) / part(k, dim);
             each(*a).total_cmp(&each(*b))
         });
         let Some(kind) = best else { return (Vec::new(), vec![0.0; problem.sizes.len()], 0) };
         start.push(Column {
-            cost: problem.kinds[kind].price.max(1) as f64,
+            cost: problem.price(kind as KindId),
             entries: vec![(row as u32, part(kind, dim))],
         });
     }
     let mut lp = Cover::new(&need, start);
     for kind in 0..problem.kinds.len() {
         let entries = used.iter().enumerate().map(|(row, dim)| (row as u32, part(kind, *dim))).collect();
-        lp.add(Column { cost: problem.kinds[kind].price.max(1) as f64, entries });
+        lp.add(Column { cost: problem.price(kind as KindId), entries });
     }
     lp.optimise(2000);
     let mut price = vec![0.0; dims];
@@ -265,7 +286,7 @@ pub(crate) fn resource_prices(problem: &Problem) -> (Vec<f64>, Vec<f64>, i64) {
     }
     // Rounding must not make a kind worth more than its price.
     let worth = |room: &[i64]| room.iter().zip(&price).map(|(r, p)| *r as f64 * p).sum::<f64>();
-    let over = problem.kinds.iter().map(|k| worth(&k.room) / k.price.max(1) as f64).fold(1.0_f64, f64::max);
+    let over = problem.kinds.iter().map(|k| worth(&k.room) / k.cost()).fold(1.0_f64, f64::max);
     let value: Vec<f64> = problem
         .sizes
         .iter()

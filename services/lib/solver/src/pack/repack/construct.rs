@@ -39,7 +39,7 @@ pub(crate) fn at_most(problem: &Problem, value: &[f64], scratch: &mut Scratch) -
     let all: Vec<u32> = problem.sizes.iter().map(|s| s.count).collect();
     let of = |kind: KindId| {
         let worth = fill(problem, kind, &all, value, scratch);
-        Candidate { ratio: worth / problem.kinds[kind as usize].price.max(1) as f64, kind }
+        Candidate { ratio: worth / problem.price(kind), kind }
     };
     (0..problem.kinds.len() as KindId).map(of).collect()
 }
@@ -78,12 +78,9 @@ pub(crate) fn complete(
     loads: &mut Vec<Load>,
     scratch: &mut Scratch,
 ) {
-    let ratio = |load: &Load| {
-        let worth: f64 = load.content.iter().map(|(s, n)| value[*s as usize] * f64::from(*n)).sum();
-        worth / problem.kinds[load.kind as usize].price.max(1) as f64
-    };
+    let ready = good.iter().filter(|load| copies(left, load) > 0);
     let mut good: Vec<(f64, &Load)> =
-        good.iter().filter(|l| copies(left, l) > 0).map(|l| (ratio(l), l)).collect();
+        ready.map(|load| (problem.value_for_money(load, value), load)).collect();
     good.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.kind.cmp(&b.1.kind)));
     // As pods go, ratios mostly fall: a kind that still beats all others' old ratios is best.
     let mut queue: BinaryHeap<Candidate> = kinds.to_vec().into();
@@ -99,7 +96,7 @@ pub(crate) fn complete(
             let kind = top.kind;
             queue.pop();
             let worth = fill(problem, kind, left, value, scratch);
-            let now = Candidate { ratio: worth / problem.kinds[kind as usize].price.max(1) as f64, kind };
+            let now = Candidate { ratio: worth / problem.price(kind), kind };
             // What holds nothing of what is left will not hold anything later.
             if now.ratio > 0.0 {
                 asked.push(now);

@@ -48,7 +48,7 @@ impl<'a> Improver<'a> {
         loads: Vec<Load>,
     ) -> Self {
         let kinds = useful_kinds(most, &loads);
-        let worths = loads.iter().map(|load| worth(problem, value, load)).collect();
+        let worths = loads.iter().map(|load| problem.value_for_money(load, value)).collect();
         Self {
             problem,
             value,
@@ -70,7 +70,7 @@ impl<'a> Improver<'a> {
     /// Goes on from another packing.
     pub(crate) fn take_up(&mut self, most: &[Candidate], loads: Vec<Load>) {
         self.kinds = useful_kinds(most, &loads);
-        self.worths = loads.iter().map(|load| worth(self.problem, self.value, load)).collect();
+        self.worths = loads.iter().map(|load| self.problem.value_for_money(load, self.value)).collect();
         self.loads = loads;
     }
 
@@ -127,7 +127,7 @@ impl<'a> Improver<'a> {
             .kinds
             .iter()
             .map(|most| {
-                let whole = all / problem.kinds[most.kind as usize].price.max(1) as f64;
+                let whole = all / problem.price(most.kind);
                 Candidate { ratio: (TILTED_MORE * most.ratio).min(whole), kind: most.kind }
             })
             .collect();
@@ -144,7 +144,7 @@ impl<'a> Improver<'a> {
             self.loads.swap_remove(index);
             self.worths.swap_remove(index);
         }
-        self.worths.extend(fresh.iter().map(|load| worth(problem, self.value, load)));
+        self.worths.extend(fresh.iter().map(|load| problem.value_for_money(load, self.value)));
         self.loads.extend(fresh);
         true
     }
@@ -154,11 +154,6 @@ impl<'a> Improver<'a> {
 fn tilted(value: &[f64], by: f64) -> Vec<f64> {
     let mean = (value.iter().sum::<f64>() / value.len().max(1) as f64).max(f64::MIN_POSITIVE);
     value.iter().map(|v| v * (v / mean).powf(by - 1.0)).collect()
-}
-
-fn worth(problem: &Problem, value: &[f64], load: &Load) -> f64 {
-    let worth: f64 = load.content.iter().map(|(s, n)| value[*s as usize] * f64::from(*n)).sum();
-    worth / problem.kinds[load.kind as usize].price.max(1) as f64
 }
 
 /// Kinds that are in use, and those that could hold nearly their price in value, the best first.

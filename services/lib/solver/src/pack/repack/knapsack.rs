@@ -16,6 +16,9 @@ const FEW_SIZES: u32 = 60;
 const MOST_CUTS: u32 = 1500;
 const CUTS_TIMES_SIZES_SQUARED: u32 = 12_000_000;
 
+/// Prices found for other kinds that are tried before a kind gets its own: to try is far quicker than to find.
+const PRICES_TO_TRY: usize = 16;
+
 /// How much more than its price a load may hold without being looked for: finding the last of them takes most of the time.
 const SLACK: f64 = 0.006;
 
@@ -30,10 +33,15 @@ pub(crate) fn certify(problem: &Problem, values: &[f64], need: &[f64]) -> i64 {
     let mut known: Vec<Vec<f64>> = Vec::new();
     // The dearest first: prices that are good for a large node mostly do for smaller ones, too.
     for kind in (0..problem.kinds.len() as KindId).rev() {
-        let price = problem.kinds[kind as usize].price.max(1) as f64;
+        let price = problem.price(kind);
         let items = items_of(problem, kind, values);
         let room = &problem.kinds[kind as usize].room[..];
-        if known.iter().rev().take(3).any(|prices| bound_at(problem, room, &items, prices) <= over * price) {
+        if known
+            .iter()
+            .rev()
+            .take(PRICES_TO_TRY)
+            .any(|prices| bound_at(problem, room, &items, prices) <= over * price)
+        {
             continue;
         }
         // Those of the problem with pods that can be cut make the bound least.
@@ -54,7 +62,7 @@ pub(crate) fn search(problem: &Problem, values: &[f64], need: &[f64]) -> (i64, V
     let most_steps = MOST_STEPS_IN_ALL / sizes.max(FEW_SIZES) * FEW_SIZES;
     let mut better: Vec<(f64, Load)> = Vec::new();
     for kind in 0..problem.kinds.len() as KindId {
-        let price = problem.kinds[kind as usize].price.max(1) as f64;
+        let price = problem.price(kind);
         let mut bounded = Bounded::new(problem, kind, values);
         let root = bounded.root();
         if root <= price * (1.0 + SLACK) {
@@ -83,7 +91,7 @@ pub(crate) fn rounded(problem: &Problem, values: &[f64]) -> Vec<Load> {
     let mut scratch = Scratch::default();
     let mut found: Vec<(f64, Load)> = Vec::new();
     for kind in 0..problem.kinds.len() as KindId {
-        let price = problem.kinds[kind as usize].price.max(1) as f64;
+        let price = problem.price(kind);
         let items = items_of(problem, kind, values);
         let cut = cut(problem, &problem.kinds[kind as usize].room, &items, None);
         scratch.start(&problem.kinds[kind as usize].room);

@@ -32,6 +32,13 @@ pub(crate) struct Kind {
     pub(crate) room: SmallVec<[i64; 4]>,
 }
 
+impl Kind {
+    /// The price as a number to weigh by; what is free still counts for something, so that no more of it is taken than needed.
+    pub(crate) fn cost(&self) -> f64 {
+        self.price.max(1) as f64
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Problem {
     pub(crate) sizes: Vec<Size>,
@@ -204,6 +211,17 @@ impl Problem {
         self.sizes.iter().all(|s| !s.kinds.is_empty())
     }
 
+    /// As [`Kind::cost`].
+    pub(crate) fn price(&self, kind: KindId) -> f64 {
+        self.kinds[kind as usize].cost()
+    }
+
+    /// What a load is worth at the values of sizes, for each dollar of its price.
+    pub(crate) fn value_for_money(&self, load: &Load, value: &[f64]) -> f64 {
+        let worth: f64 = load.content.iter().map(|(size, n)| value[*size as usize] * f64::from(*n)).sum();
+        worth / self.price(load.kind)
+    }
+
     pub(crate) fn cost(&self, loads: &[Load]) -> i64 {
         loads.iter().map(|l| self.kinds[l.kind as usize].price).sum()
     }
@@ -308,7 +326,7 @@ fn thin_out(kinds: &mut Vec<Kind>, pool: usize, asks: &[Ask<'_>], extent: &Exten
         // The scarcest resource decides how much a node takes; the others matter a little.
         let shares = kind.room.iter().zip(&extent.total).map(share);
         let (least, sum) = shares.fold((f64::INFINITY, 0.0), |(least, sum), s| (s.min(least), sum + s));
-        (least + 0.1 * sum) / kind.price.max(1) as f64
+        (least + 0.1 * sum) / kind.cost()
     };
     let mut order: Vec<(f64, usize)> = kinds.iter().enumerate().map(|(i, k)| (ratio(k), i)).collect();
     order.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
