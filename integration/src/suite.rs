@@ -187,7 +187,7 @@ fn start(instance: &str, mut arguments: Arguments, tests: Vec<Test>, soak: bool)
         }
     });
     // A test that waits for its turn holds a thread.
-    arguments.test_threads.get_or_insert(tests.len().max(1));
+    arguments.test_threads.get_or_insert_with(|| tests.len().max(1));
     let lanes = Arc::new(Lanes {
         shared,
         sharing: Semaphore::new(AT_ONCE),
