@@ -148,13 +148,18 @@ async fn burst(stack: &Stack, workload: &Workload, pods: u32) -> Result<(usize, 
     Ok((closed.len(), figures))
 }
 
+/// Pods first: those that are left on a node that goes would be given another.
 async fn clear(workload: &Workload) -> Result<()> {
     workload.deployments().delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+    patiently(PATIENCE, "all pods to be gone", || async {
+        let pods = workload.pods().list(&ListParams::default().limit(1)).await?.items;
+        Ok(pods.is_empty().then_some(()))
+    })
+    .await?;
     let claims: Api<NodeClaim> = Api::all(workload.client.clone());
     claims.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
-    patiently(PATIENCE, "an empty cluster", || async {
-        let pods = workload.pods().list(&ListParams::default().limit(1)).await?.items;
-        Ok((pods.is_empty() && workload.claims().await?.is_empty()).then_some(()))
+    patiently(PATIENCE, "all claims to be gone", || async {
+        Ok(workload.claims().await?.is_empty().then_some(()))
     })
     .await
 }
