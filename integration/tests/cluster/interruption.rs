@@ -13,6 +13,8 @@ use crate::interruption_scene::{Interruptions, SERVICE, queue_url, queued, send,
 use crate::removal_scene::Options;
 use crate::termination_soak::are_gone;
 
+const RECEIVED: &str = "karpenter_interruption_received_messages_total";
+
 pub(crate) fn tests() -> Vec<Test> {
     vec![
         test!("interruption", alone, a_spot_warning_drains_the_node_by_the_warnings_own_time),
@@ -356,17 +358,20 @@ pub(crate) async fn storm(
     let began = std::time::Instant::now();
     send(all.stack(), &bodies)?;
     println!("{messages} messages sent in {:?}", began.elapsed());
+    let mut own = 0.0;
     for wait in kills {
         tokio::time::sleep(*wait).await;
+        own += all.watcher.metric(RECEIVED, "")?;
         all.kill_and_restart()?;
     }
     are_gone(&all.scene, leaving).await?;
     println!("{nodes} nodes gone after {:?}", began.elapsed());
     all.queue_is_empty().await?;
     println!("queue empty after {:?}", began.elapsed());
-    let shared = beside.metric("karpenter_interruption_received_messages_total", "")?;
-    println!("the watcher beside it received {shared} of them");
-    ensure!(shared > 0.0 && shared < messages as f64, "replicas share the work: {shared} of {messages}");
+    // What a killed one had in hand is delivered again, so that together they may receive more than was sent.
+    let shared = beside.metric(RECEIVED, "")?;
+    println!("received before each kill {own}, by the watcher beside it {shared}");
+    ensure!(own > 0.0 && shared > 0.0, "replicas share the work");
     all.scene.no_drain_is_left().await?;
     let pool = format!("nodepool=\"{}\"", all.scene.namespace);
     let drained = all.scene.service.metric("karpenter_nodes_drained_total", &pool)?;

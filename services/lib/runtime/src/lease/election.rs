@@ -314,6 +314,8 @@ mod tests {
                     if let (true, None, Some((_, over))) =
                         (replica.election.leads(clock), &replica.request, version)
                     {
+                        // Whoever gives it back waits for no answer any more.
+                        replica.answer = None;
                         replica.election.resign();
                         replica.request = Some(Request { began: clock, kind: Kind::Release { over: *over } });
                     }
