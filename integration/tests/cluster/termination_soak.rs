@@ -241,7 +241,7 @@ async fn five_thousand_nodes_at_rest_cost_a_listing_now_and_then(stack: Stack) -
     let (looked_for, cpu) = (Duration::from_secs(60), scene.service.cpu_ticks()?);
     tokio::time::sleep(looked_for).await;
     let calls = aws::get(&scene.stack, "/calls?limit=0")?;
-    let asked = calls["counts"]["ec2:DescribeInstances"].as_u64().unwrap_or(0);
+    let asked = calls["byAccessKey"]["termination"]["ec2:DescribeInstances"].as_u64().unwrap_or(0);
     println!(
         "5000 nodes at rest: {asked} calls of DescribeInstances in {looked_for:?}, {} ms of CPU, {} MiB resident",
         (scene.service.cpu_ticks()? - cpu) * 10,
