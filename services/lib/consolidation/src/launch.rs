@@ -41,8 +41,8 @@ fn open<'a>(kind: &'a InstanceType, requirements: &'a Requirements) -> impl Iter
     })
 }
 
-/// The dearest offering of the capacity type that a launch would prefer.
-fn worst(kind: &InstanceType, requirements: &Requirements) -> MicroDollars {
+/// What a launch may cost: the dearest offering of the capacity type that it would prefer.
+pub fn worst_price(kind: &InstanceType, requirements: &Requirements) -> MicroDollars {
     let of = |capacity_type| {
         open(kind, requirements).filter(move |o| o.capacity_type == capacity_type).map(|o| o.price).max()
     };
@@ -61,7 +61,7 @@ pub(super) fn replacement_of(node: &NewNode, input: &ClusterInput) -> Replacemen
         .iter()
         .map(|kind| TypeOption {
             name: Arc::clone(&kind.name),
-            worst_price: worst(kind, requirements),
+            worst_price: worst_price(kind, requirements),
             worst_spot_price: open(kind, requirements)
                 .filter(|o| o.capacity_type == CapacityType::Spot)
                 .map(|o| o.price)
@@ -99,8 +99,14 @@ pub(super) fn narrow(node: &mut NewNode, types: &[usize], pin_spot: bool, input:
         requirements.replace(Requirement::is(labels::CAPACITY_TYPE, labels::SPOT));
         node.requirements = Arc::new(requirements);
     }
-    let Some(pool) = input.pools.iter().find(|p| p.name == node.pool) else { return };
-    let kinds = node.instance_types.iter().filter_map(|name| options_of(pool, name));
+    if let Some(pool) = input.pools.iter().find(|p| p.name == node.pool) {
+        choose_launch(node, pool);
+    }
+}
+
+/// The launch that a node is priced at, among the types that are left to it.
+pub fn choose_launch(node: &mut NewNode, pool: &NodePool) {
+    let kinds = pool.instance_types.iter().filter(|kind| node.instance_types.contains(&kind.name));
     let found = kinds
         .flat_map(|kind| open(kind, &node.requirements).map(move |o| (kind, o)))
         .min_by_key(|(kind, o)| (o.capacity_type, o.price, Arc::clone(&kind.name), Arc::clone(&o.zone)));
