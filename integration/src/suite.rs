@@ -3,6 +3,9 @@
 //! A test that stops or kills services of its cluster is *alone*: nothing else runs on that cluster meanwhile, and no service is
 //! left from before. The others share one cluster; they wait for it most of their time, so more of them run at once than there
 //! are processors. Where there are many, those that are alone have a second cluster, and the first one too once nobody shares it.
+//!
+//! An ordinary test that fails is tried once more, alone. Whether it passes then or not, its first failure is shown at the end:
+//! it is a defect of the product or of the test, to be looked into, but one bad moment of the machine does not judge a change.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -112,11 +115,23 @@ struct Lanes {
     free: Mutex<Vec<Stack>>,
     turns: Semaphore,
     took: Mutex<Vec<(Duration, &'static str)>>,
+    /// Proofs are judged at once: they ran alone, and long.
+    soak: bool,
+    /// Tests that did not pass the first time, and why.
+    unsteady: Mutex<Vec<(&'static str, String)>>,
 }
 
 impl Lanes {
     async fn run(&self, test: &Test) -> Result<()> {
-        if test.alone { self.run_alone(test).await } else { self.run_shared(test).await }
+        let first = if test.alone { self.run_alone(test).await } else { self.run_shared(test).await };
+        match first {
+            Err(error) if !self.soak && !error.is::<Skipped>() => {
+                eprintln!("{} failed and is tried again: {error:#}", test.name);
+                locked(&self.unsteady).push((test.name, format!("{error:#}")));
+                self.run_alone(test).await
+            }
+            outcome => outcome,
+        }
     }
 
     async fn run_alone(&self, test: &Test) -> Result<()> {
@@ -195,6 +210,8 @@ fn start(instance: &str, mut arguments: Arguments, tests: Vec<Test>, soak: bool)
         turns: Semaphore::new(stacks.len() - 1),
         free: Mutex::new(stacks[1..].to_vec()),
         took: Mutex::default(),
+        soak,
+        unsteady: Mutex::default(),
     });
     if sharing == 0 {
         lanes.release_shared();
@@ -203,6 +220,9 @@ fn start(instance: &str, mut arguments: Arguments, tests: Vec<Test>, soak: bool)
     let conclusion = libtest_mimic::run(&arguments, trials);
     show_slowest(&lanes);
     stacks.iter().for_each(|stack| report(stack.down()));
+    for (name, error) in locked(&lanes.unsteady).iter() {
+        eprintln!("failed the first time: {name}: {error}");
+    }
     Ok(conclusion.exit_code())
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use api::{NodeClaim, conditions};
 use integration::rpc::Impersonation;
-use integration::{Service, Stack, Test, aws, eventually, test};
+use integration::{Service, Stack, Test, aws, eventually, patiently, test};
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, ListParams};
 use model::labels;
@@ -51,26 +51,11 @@ fn small_machines() -> serde_json::Value {
     ]}})
 }
 
-/// Waits longer than an ordinary test may: there is much to do.
-async fn patiently<T, F, Fut>(what: &str, limit: Duration, mut look: F) -> Result<T>
-where
-    F: FnMut() -> Fut,
-    Fut: Future<Output = Result<Option<T>>>,
-{
-    let begun = Instant::now();
-    loop {
-        if let Some(found) = look().await? {
-            return Ok(found);
-        }
-        ensure!(begun.elapsed() < limit, "waited in vain for {what}");
-        tokio::time::sleep(Duration::from_millis(500)).await;
-    }
-}
-
+/// Ends a proof that will never end by itself.
 const LONG: Duration = Duration::from_secs(1200);
 
 async fn running(scene: &Scene, app: &str, count: usize) -> Result<()> {
-    patiently(&format!("{count} pods of {app}"), LONG, || async {
+    patiently(7, &format!("{count} pods of {app}"), || async {
         let selector = ListParams::default().labels(&format!("app={app}"));
         let pods = scene.pods().list(&selector).await?.items;
         let up = |pod: &&k8s_openapi::api::core::v1::Pod| {

@@ -1,13 +1,14 @@
 //! The long proofs of interruption handling: a storm for a thousand nodes with kills in it, and how soon a node of five
 //! thousand is tainted.
 
-use std::collections::HashMap;
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use futures::{StreamExt as _, TryStreamExt as _};
-use integration::{Stack, Test, patiently, test};
+use integration::{Stack, Test, eventually, test};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, ListParams};
@@ -55,56 +56,35 @@ async fn a_node_of_five_thousand_is_tainted_within_a_second(stack: Stack) -> Res
     all.scene.restart()?;
     println!("{NODES} nodes; watcher at rest {} MiB", all.watcher.resident_bytes()? >> 20);
 
-    let tainted: Mutex<HashMap<String, Instant>> = Mutex::default();
-    let watching = async {
-        let nodes: Api<Node> = Api::all(all.scene.client.clone());
-        let mut changes = std::pin::pin!(watcher(nodes, watcher::Config::default()));
-        while let Some(change) = changes.next().await {
-            if let Ok(watcher::Event::Apply(node) | watcher::Event::InitApply(node)) = change {
-                let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
-                if taints.into_iter().any(|taint| taint.key == "karpenter.sh/disrupted") {
-                    let mut seen = tainted.lock().expect("no test panics with it");
-                    seen.entry(node.name_any()).or_insert_with(Instant::now);
-                }
-            }
-        }
-        anyhow::bail!("the watch ended")
-    };
-    let warning = async {
-        tokio::time::sleep(Duration::from_secs(5)).await;
-        let mut sent = HashMap::new();
-        // Not a storm but a steady trickle: each is measured by itself.
-        for (instance, name) in &nodes[..WARNED] {
-            send(all.stack(), &[spot_warning(all.stack(), instance)?])?;
-            sent.insert(name.clone(), Instant::now());
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        let began = Instant::now();
-        while tainted.lock().expect("no test panics with it").len() < WARNED {
-            ensure!(began.elapsed() < Duration::from_secs(180), "not all were tainted");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        Ok(sent)
-    };
-    let sent = tokio::select! {
-        ended = watching => return ended,
-        sent = warning => sent?,
-    };
-    let tainted = tainted.into_inner().context("no test panics with it")?;
-    let mut took: Vec<Duration> = sent
-        .iter()
-        .map(|(name, at)| Some(tainted.get(name)?.saturating_duration_since(*at)))
-        .collect::<Option<_>>()
-        .context("one that nobody warned about was tainted")?;
-    took.sort_unstable();
-    let at = |part: usize| took[(took.len() * part / 100).min(took.len() - 1)];
-    let resident = all.watcher.resident_bytes()? >> 20;
-    println!(
-        "sent to tainted: p50 {:?}, p99 {:?}, most {:?}; watcher {resident} MiB",
-        at(50),
-        at(99),
-        at(100)
-    );
+    let tainted: Arc<Mutex<HashMap<String, Timestamp>>> = Arc::default();
+    let (listed, mut is_listed) = tokio::sync::watch::channel(false);
+    // A task of its own: what sends must not keep it from looking.
+    let watching = tokio::spawn(note_taints(Api::all(all.scene.client.clone()), tainted.clone(), listed));
+    is_listed.wait_for(|listed| *listed).await?;
+    let mut sent = HashMap::new();
+    // Not a storm but a steady trickle: each is measured by itself.
+    for (instance, name) in &nodes[..WARNED] {
+        let (stack, body) = (all.stack().clone(), spot_warning(all.stack(), instance)?);
+        sent.insert(name.clone(), Timestamp::now());
+        tokio::task::spawn_blocking(move || send(&stack, &[body])).await??;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let noted = || tainted.lock().expect("no test panics with it").clone();
+    eventually("all to be tainted", || async {
+        let noted = noted();
+        Ok(sent.keys().all(|name| noted.contains_key(name)).then_some(()))
+    })
+    .await?;
+    watching.abort();
+    let tainted = noted();
+    let mut received: HashMap<String, Timestamp> = HashMap::new();
+    for (instance, name) in &nodes[..WARNED] {
+        let told = all.told_once(instance, "MESSAGE_KIND_SPOT_INTERRUPTED").await?;
+        received.insert(name.clone(), told["receivedAt"].as_str().context("a time of receipt")?.parse()?);
+    }
+    println!("sent to tainted: {}", spread(&sent, &tainted)?);
+    println!("received to tainted: {}", spread(&received, &tainted)?);
+    println!("watcher {} MiB", all.watcher.resident_bytes()? >> 20);
     for (instance, name) in &nodes[..WARNED] {
         all.scene.is_gone(name, instance).await?;
     }
@@ -112,18 +92,60 @@ async fn a_node_of_five_thousand_is_tainted_within_a_second(stack: Stack) -> Res
     clean_up(&all).await
 }
 
+/// How long it took from the one to the other, by node.
+fn spread(from: &HashMap<String, Timestamp>, to: &HashMap<String, Timestamp>) -> Result<String> {
+    let took = |(name, at): (&String, &Timestamp)| Some(to.get(name)?.duration_since(*at).as_millis());
+    let mut took: Vec<i128> =
+        from.iter().map(took).collect::<Option<_>>().context("one was not tainted")?;
+    took.sort_unstable();
+    let at = |part: usize| took[(took.len() * part / 100).min(took.len() - 1)];
+    Ok(format!("p50 {} ms, p99 {} ms, most {} ms", at(50), at(99), at(100)))
+}
+
+async fn note_taints(
+    nodes: Api<Node>,
+    tainted: Arc<Mutex<HashMap<String, Timestamp>>>,
+    listed: tokio::sync::watch::Sender<bool>,
+) {
+    let mut changes = std::pin::pin!(watcher(nodes, watcher::Config::default()));
+    while let Some(change) = changes.next().await {
+        match change {
+            Ok(watcher::Event::InitDone) => {
+                listed.send_replace(true);
+            }
+            Ok(watcher::Event::Apply(node)) => {
+                let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+                if taints.into_iter().any(|taint| taint.key == "karpenter.sh/disrupted") {
+                    let mut seen = tainted.lock().expect("no test panics with it");
+                    seen.entry(node.name_any()).or_insert_with(Timestamp::now);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// By a watch: lists of so many nodes would slow down what makes them ready.
 async fn are_ready(all: &Interruptions) -> Result<()> {
     let nodes: Api<Node> = Api::all(all.scene.client.clone());
-    let own = ListParams::default().labels(&format!("karpenter.sh/nodepool={}", all.scene.namespace));
-    let ready = |node: &&Node| {
-        let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
-        conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
-    };
-    patiently(5, "all nodes to be ready", || async {
-        let found = nodes.list(&own).await?.items;
-        Ok((found.iter().filter(ready).count() == NODES).then_some(()))
-    })
-    .await
+    let own = watcher::Config::default().labels(&format!("karpenter.sh/nodepool={}", all.scene.namespace));
+    let mut changes = std::pin::pin!(watcher(nodes, own));
+    let mut ready = HashSet::new();
+    while ready.len() < NODES {
+        let change = tokio::time::timeout(Duration::from_secs(180), changes.next()).await;
+        let change = change.with_context(|| format!("only {} of {NODES} nodes became ready", ready.len()))?;
+        if let Some(Ok(watcher::Event::Apply(node) | watcher::Event::InitApply(node))) = change
+            && is_ready(&node)
+        {
+            ready.insert(node.name_any());
+        }
+    }
+    Ok(())
+}
+
+fn is_ready(node: &Node) -> bool {
+    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
 /// The other nodes have no instances: they are taken away without termination.

@@ -1,13 +1,16 @@
 //! What people and other services ask of termination: removals, who waits for what, once and live; its traces; and that it
 //! goes on when a replica is killed or stopped.
 
+use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
 use integration::{Stack, Test, eventually, jaeger, rpc, test};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 
 use crate::removal_scene::{Options, Scene};
 
@@ -68,6 +71,51 @@ fn printed(mut command: Command) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
+/// A command that goes on printing.
+struct Watching {
+    process: std::process::Child,
+    printed: Arc<Mutex<String>>,
+    reader: JoinHandle<std::io::Result<()>>,
+}
+
+impl Watching {
+    fn start(mut command: Command) -> Result<Self> {
+        let mut process = command.spawn().with_context(|| format!("{command:?}"))?;
+        let stdout = process.stdout.take().context("its output is piped")?;
+        let printed = Arc::new(Mutex::new(String::new()));
+        let reader = tokio::task::spawn_blocking({
+            let printed = printed.clone();
+            move || {
+                for line in BufReader::new(stdout).lines() {
+                    let line = line?;
+                    let mut printed = printed.lock().unwrap_or_else(PoisonError::into_inner);
+                    printed.push_str(&line);
+                    printed.push('\n');
+                }
+                Ok(())
+            }
+        });
+        Ok(Self { process, printed, reader })
+    }
+
+    fn text(&self) -> String {
+        self.printed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn anything(&self) -> bool {
+        !self.text().is_empty()
+    }
+
+    /// All it printed, once it has ended well by itself.
+    async fn end(mut self) -> Result<String> {
+        (&mut self.reader).await??;
+        let text = self.text();
+        let output = tokio::task::spawn_blocking(move || self.process.wait_with_output()).await??;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Ok(text)
+    }
+}
+
 async fn a_person_watches_a_drain_from_its_obstacle_to_its_end(stack: Stack) -> Result<()> {
     let scene = Scene::new(stack, "watched").await?;
     let name = scene.name(1);
@@ -80,7 +128,8 @@ async fn a_person_watches_a_drain_from_its_obstacle_to_its_end(stack: Stack) -> 
     ensure!(before.contains("no node is being removed"), "{before}");
     scene.delete_claim(&name).await?;
     scene.waits_for(&name, "pdb").await?;
-    let watching = kubectl(&scene, &["drains", &name, "--watch", "-o", "json"])?.spawn()?;
+    let watching = Watching::start(kubectl(&scene, &["drains", &name, "--watch", "-o", "json"])?)?;
+    eventually("the watching person to see it", || async { Ok(watching.anything().then_some(())) }).await?;
 
     let pdb = format!("{}/db: PDB {}/db allows 0 disruptions", scene.namespace, scene.namespace);
     eventually("the table to show one pod gone and one that waits", || async {
@@ -97,9 +146,7 @@ async fn a_person_watches_a_drain_from_its_obstacle_to_its_end(stack: Stack) -> 
     scene.is_gone(&name, &instance).await?;
 
     // It ends by itself once the node is gone.
-    let output = tokio::task::spawn_blocking(move || watching.wait_with_output()).await??;
-    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = String::from_utf8(output.stdout)?;
+    let text = watching.end().await?;
     let seen: Vec<Value> = text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
     let phase = |drain: &Value| drain["phase"].as_str().unwrap_or_default().to_owned();
     ensure!(seen.first().is_some_and(|drain| phase(drain) == "draining"), "{text}");

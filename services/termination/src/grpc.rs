@@ -254,17 +254,14 @@ impl Follower {
     }
 }
 
-/// A claim may outlive its Node by a moment: what was told of the Node and its pods stays true until the end.
+/// What was told stays true until the end: a claim may outlive its Node by a moment, and a replica that comes to lead in the
+/// middle has not seen the pods that went before.
 fn continued(drain: Drain, shown: Option<&Drain>) -> Drain {
-    match shown {
-        Some(shown) if drain.node.is_none() && shown.node.is_some() => Drain {
-            node: shown.node.clone(),
-            pods_total: shown.pods_total,
-            pods_gone: shown.pods_total,
-            ..drain
-        },
-        _ => drain,
-    }
+    let Some(shown) = shown else { return drain };
+    let awaited = drain.pods_total - drain.pods_gone;
+    let pods_total = drain.pods_total.max(shown.pods_total);
+    let node = drain.node.clone().or_else(|| shown.node.clone());
+    Drain { node, pods_total, pods_gone: pods_total - awaited, ..drain }
 }
 
 /// The claim where there is one: a claim whose node has gone is still the same removal.
