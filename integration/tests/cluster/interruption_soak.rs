@@ -95,8 +95,7 @@ async fn a_node_of_five_thousand_is_tainted_within_a_second(stack: Stack) -> Res
 /// How long it took from the one to the other, by node.
 fn spread(from: &HashMap<String, Timestamp>, to: &HashMap<String, Timestamp>) -> Result<String> {
     let took = |(name, at): (&String, &Timestamp)| Some(to.get(name)?.duration_since(*at).as_millis());
-    let mut took: Vec<i128> =
-        from.iter().map(took).collect::<Option<_>>().context("one was not tainted")?;
+    let mut took: Vec<i128> = from.iter().map(took).collect::<Option<_>>().context("one was not tainted")?;
     took.sort_unstable();
     let at = |part: usize| took[(took.len() * part / 100).min(took.len() - 1)];
     Ok(format!("p50 {} ms, p99 {} ms, most {} ms", at(50), at(99), at(100)))

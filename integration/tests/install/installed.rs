@@ -289,13 +289,15 @@ async fn uninstalling_leaves_nodes_and_claims_alone(stack: &Stack, workload: &Wo
     let before: Vec<String> = workload.claims().await?.iter().map(|claim| claim.name_any()).collect();
     let nodes = workload.nodes().await?.len();
     run(stack, "helm", &["uninstall", "karpenter", "-n", NAMESPACE, "--wait"])?;
-    ensure!(pods_by_service(stack).await?.is_empty(), "pods are left");
-    let left = run(
-        stack,
-        "kubectl",
-        &["get", "all,cm,lease,pdb,networkpolicy,sa,role,rolebinding", "-n", NAMESPACE, "-l", OURS],
-    )?;
-    ensure!(left.is_empty(), "objects are left: {left}");
+    // A pod that has ended is there until its kubelet has said so.
+    let every_kind =
+        ["get", "all,cm,lease,pdb,networkpolicy,sa,role,rolebinding", "-n", NAMESPACE, "-l", OURS];
+    eventually("nothing of ours to be left", || async {
+        let left = run(stack, "kubectl", &every_kind)?;
+        ensure!(left.is_empty(), "objects are left: {left}");
+        Ok(Some(()))
+    })
+    .await?;
     let after: Vec<String> = workload.claims().await?.iter().map(|claim| claim.name_any()).collect();
     ensure!(before == after, "claims were {before:?} and are {after:?}");
     ensure!(workload.nodes().await?.len() == nodes && nodes > 0);

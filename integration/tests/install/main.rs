@@ -2,8 +2,6 @@
 
 use std::process::ExitCode;
 
-use integration::Test;
-
 mod boards;
 mod chart_values;
 mod charts;
@@ -20,9 +18,10 @@ fn main() -> ExitCode {
     tests.extend(chart_values::tests());
     tests.extend(boards::tests());
     tests.extend(queries::tests());
-    // Young tests run with the long proofs until each has been green often enough to judge every change by it.
-    for young in [rights::tests(), page::tests(), check::tests(), takeover::tests(), installed::tests()] {
-        tests.extend(young.into_iter().map(|test| Test { soak: true, alone: true, ..test }));
-    }
+    tests.extend(rights::tests());
+    tests.extend(page::tests());
+    tests.extend(check::tests());
+    tests.extend(takeover::tests());
+    tests.extend(installed::tests());
     integration::run_in("install", tests)
 }

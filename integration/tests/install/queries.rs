@@ -13,7 +13,7 @@ use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 
 pub(crate) fn tests() -> Vec<Test> {
-    vec![test!("queries", soak, queries_of_the_boards_find_data)]
+    vec![test!("queries", alone, queries_of_the_boards_find_data)]
 }
 
 /// Must have a value once pods were placed on new nodes.

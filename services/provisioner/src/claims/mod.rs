@@ -16,6 +16,7 @@ use model::labels;
 use model::quantity::Quantity;
 use model::resources::NODES;
 use runtime::watch::Change;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, info, warn};
 
@@ -29,8 +30,9 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 const TRIES: u32 = 3;
 const PAGE: u32 = 1000;
 const SYNC_AGAIN: Duration = Duration::from_millis(100);
-/// Creates under way at once; the API server takes them in milliseconds.
-const AT_ONCE: usize = 64;
+/// Creates under way at once, after each answer one more, at most so many: the first claim is not to wait for an API server
+/// that is busy with all the others, as its launch begins when it is created.
+const AT_ONCE: std::ops::RangeInclusive<usize> = 2..=64;
 
 /// A claim to be created.
 pub(crate) struct Order {
@@ -127,11 +129,16 @@ impl Creator {
         orders: Vec<Order>,
         lost: &CancellationToken,
     ) -> Vec<Result<Made, Error>> {
-        let made: Vec<_> = futures::stream::iter(orders)
-            .map(|order| self.create_one(order, lost))
-            .buffered(AT_ONCE)
-            .collect()
-            .await;
+        let turns = Semaphore::new(*AT_ONCE.start());
+        let in_turn = async |order| {
+            let turn = turns.acquire().await;
+            let made = self.create_one(order, lost).await;
+            drop(turn);
+            turns.add_permits(1);
+            made
+        };
+        let made: Vec<_> =
+            futures::stream::iter(orders).map(in_turn).buffered(*AT_ONCE.end()).collect().await;
         let new = made.iter().filter_map(|m| m.as_ref().ok()).map(|m| Arc::clone(&m.claim)).collect();
         self.cluster.assume(new).await;
         made

@@ -14,6 +14,8 @@ use rustc_hash::FxHashMap;
 pub(crate) struct ShortUid(u64);
 
 const DIGITS: usize = 10;
+/// The scheduler binds in any order, each pod where it likes best: within this time who is left over may still find room.
+const SETTLING: SignedDuration = SignedDuration::from_secs(5);
 
 impl ShortUid {
     pub(crate) fn of(uid: &str) -> Option<Self> {
@@ -43,6 +45,12 @@ pub(super) fn until(claim: &NodeClaim, window: SignedDuration) -> Option<Timesta
     let initialized =
         conditions::find(all, "Initialized").filter(|c| c.status == conditions::ConditionStatus::True)?;
     initialized.last_transition_time.0.checked_add(window).ok()
+}
+
+/// When the scheduler has had its time to use a node that is there: who was meant for it and does not fit any more waits in
+/// vain. `None` while it is on its way.
+pub(super) fn settled(claim: &NodeClaim) -> Option<Timestamp> {
+    until(claim, SETTLING)
 }
 
 /// All promises in force.
@@ -85,6 +93,13 @@ impl Promises {
             }
         }
         pods
+    }
+
+    /// The claim keeps no room for one of its pods any more; that it was made for it stays known.
+    pub(super) fn release(&mut self, pod: ShortUid, name: &Arc<str>) {
+        if self.by_pod.get(&pod) == Some(name) {
+            self.by_pod.remove(&pod);
+        }
     }
 
     pub(super) fn of(&self, claim: &str) -> &[ShortUid] {

@@ -32,6 +32,8 @@ const ASSUMED: SignedDuration = SignedDuration::from_secs(15);
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Due {
     Promise(Arc<str>),
+    /// Of a claim: pods may be left that do not fit its node any more.
+    Settled(Arc<str>),
     /// A claim's or a Node's settling or nomination.
     Node(Arc<str>),
     Protection(PodKey),
@@ -238,6 +240,8 @@ impl State {
             due => {
                 if let Some(due) = due {
                     self.due.insert((due, Due::Promise(Arc::clone(name))));
+                    let settled = promises::settled(&claim).unwrap_or(due);
+                    self.due.insert((settled, Due::Settled(Arc::clone(name))));
                 }
                 self.promises.set(name, &claim)
             }

@@ -3,6 +3,7 @@
 
 mod excerpts;
 mod forced;
+mod left_over;
 
 use std::sync::Arc;
 

@@ -5,11 +5,14 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use model::node::NodeState;
+use model::pod::Pod;
+use model::quantity::Quantity;
+use model::resources::PODS;
 use tracing::warn;
 
 use super::nodes::Entry;
 use super::pods::{PodKey, Shown};
-use super::promises;
+use super::promises::{self, ShortUid};
 use super::state::{Due, State};
 
 /// As often as the reference looks again at pods that it found a place for but that were not bound.
@@ -36,6 +39,7 @@ impl State {
                         self.free_pods(&touched, false);
                     }
                 }
+                Due::Settled(claim) => self.free_left_over(&claim),
                 Due::Node(name) => {
                     if self.nodes.claims.contains_key(&name) {
                         self.node_changed(None, Some(&name), now);
@@ -52,6 +56,32 @@ impl State {
                 }
             }
         }
+    }
+
+    /// The scheduler put others where these pods were to go: they are decided about again, at once.
+    fn free_left_over(&mut self, claim: &Arc<str>) {
+        let Some(entry) = self.nodes.of_claim(claim).and_then(|name| self.nodes.entries.get(name)) else {
+            return;
+        };
+        let keys = self.on.get(&entry.node.name).into_iter().flatten();
+        let (here, meant): (Vec<&Pod>, Vec<&Pod>) = keys
+            .filter_map(|key| self.pods.records.get(key))
+            .map(|record| &*record.pod)
+            .partition(|pod| pod.node.is_some());
+        let taken = |pod: &Pod| pod.spec.requests.clone().with(PODS, Quantity::from_units(1));
+        let mut room = entry.node.allocatable.clone();
+        here.into_iter().for_each(|pod| room.sub_all(&taken(pod)));
+        let mut left_over = Vec::new();
+        for pod in meant {
+            let wanted = taken(pod);
+            if wanted.fits(&room) {
+                room.sub_all(&wanted);
+            } else {
+                left_over.extend(ShortUid::of(&pod.uid));
+            }
+        }
+        left_over.iter().for_each(|pod| self.promises.release(*pod, claim));
+        self.free_pods(&left_over, false);
     }
 
     /// A node begins to go: its pods are planned for at once, while it drains.

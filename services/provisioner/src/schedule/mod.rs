@@ -151,6 +151,7 @@ impl Scheduler {
             info!(
                 pods = waiting,
                 window = ?window.closed.duration_since(window.opened),
+                ahead = solving.is_ahead,
                 closed_ms_ago = window.closed.elapsed().as_micros() as f64 / 1e3,
                 "found provisionable pod(s)"
             );

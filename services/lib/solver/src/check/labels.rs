@@ -10,6 +10,15 @@ use model::pool::{ClusterInput, NodePool};
 use model::requirement::Requirement;
 use model::requirements::Requirements;
 
+/// Labels whose values can differ between the offerings of one type.
+const OF_OFFERING: [&str; 5] = [
+    labels::ZONE,
+    labels::ZONE_ID,
+    labels::CAPACITY_TYPE,
+    labels::CAPACITY_RESERVATION_ID,
+    labels::CAPACITY_RESERVATION_TYPE,
+];
+
 /// Stands for the name that a new node will get, which no pod can know.
 const NEW_HOST: &str = "a new node";
 
@@ -149,12 +158,23 @@ impl Outcome<'_> {
         self.pool.requirements.get(key).filter(|r| custom && !r.is_empty()).cloned()
     }
 
-    /// Whether the node's and the pool's requirements let it become this.
-    pub(super) fn is_allowed(&self) -> bool {
+    /// Whether the node's and the pool's requirements let it become this type, whichever the offering.
+    pub(super) fn allows_type(&self) -> bool {
+        self.allows(|key| !OF_OFFERING.contains(&key))
+    }
+
+    /// Whether they let it be launched through this offering.
+    pub(super) fn allows_offering(&self) -> bool {
+        self.allows(|key| OF_OFFERING.contains(&key))
+    }
+
+    fn allows(&self, is_about: impl Fn(&str) -> bool) -> bool {
         let asked = self.claim.iter().chain(self.pool.requirements.iter());
-        asked.filter(|r| r.key() != labels::HOSTNAME).all(|r| match self.given(r.key()) {
-            None => r.allows_absence(),
-            Some(given) => given.overlaps(r) || (given.allows_absence() && r.allows_absence()),
+        asked.filter(|r| r.key() != labels::HOSTNAME && is_about(r.key())).all(|r| {
+            match self.given(r.key()) {
+                None => r.allows_absence(),
+                Some(given) => given.overlaps(r) || (given.allows_absence() && r.allows_absence()),
+            }
         })
     }
 }

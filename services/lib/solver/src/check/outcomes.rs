@@ -70,11 +70,17 @@ struct OfType<'a> {
     least_room: Resources,
 }
 
+/// A type of the pool, and how it can be launched once that was asked.
+struct Listed<'a> {
+    instance: &'a InstanceType,
+    ways: Option<Rc<OfType<'a>>>,
+}
+
 /// One set of requirements of new nodes of a pool.
 struct Claimed<'a> {
     pool: &'a NodePool,
     requirements: &'a Arc<Requirements>,
-    types: BTreeMap<&'a str, Option<Rc<OfType<'a>>>>,
+    types: BTreeMap<&'a str, Listed<'a>>,
     /// By where the list of types is stored.
     lists: BTreeMap<usize, Rc<Outcomes<'a>>>,
 }
@@ -108,7 +114,11 @@ impl<'a> Ways<'a> {
             self.known.push(Claimed {
                 pool,
                 requirements: &node.requirements,
-                types: pool.instance_types.iter().map(|t| (&*t.name, None)).collect(),
+                types: pool
+                    .instance_types
+                    .iter()
+                    .map(|instance| (&*instance.name, Listed { instance, ways: None }))
+                    .collect(),
                 lists: BTreeMap::new(),
             });
             self.known.len() - 1
@@ -134,22 +144,27 @@ impl<'a> Claimed<'a> {
                 |o: &&Offering| o.is_open() && (use_reserved || o.capacity_type != CapacityType::Reserved);
             let outcome =
                 |offering: &'a Offering| Outcome { pool, claim: requirements, instance, offering, input };
-            let allowed = instance.offerings.iter().filter(usable).map(outcome).filter(Outcome::is_allowed);
-            let ways: Vec<(Outcome<'a>, Resources)> =
-                allowed.map(|way| (way, resources::room(input, pool, way))).collect();
+            let is_allowed = instance.offerings.first().is_some_and(|any| outcome(any).allows_type());
+            let offerings = if is_allowed { &instance.offerings[..] } else { &[] };
+            let allowed = offerings.iter().filter(usable).map(outcome).filter(Outcome::allows_offering);
             let mut most_overhead = Resources::new();
-            ways.iter().for_each(|(way, _)| most_overhead.max(&resources::overhead(input, pool, *way)));
+            let with_room = |way: Outcome<'a>| {
+                let overhead = resources::overhead(input, pool, way);
+                most_overhead.max(&overhead);
+                (way, resources::room(way, &overhead))
+            };
+            let ways: Vec<(Outcome<'a>, Resources)> = allowed.map(with_room).collect();
             let least_room = least(ways.iter().map(|(_, room)| room));
             Rc::new(OfType { name: &instance.name, ways, most_overhead, least_room })
         };
         let mut seen = BTreeSet::new();
         let mut out = Vec::new();
-        for name in node.instance_types.iter().filter(|name| seen.insert((*name).clone())) {
-            let Some(slot) = self.types.get_mut(&**name) else { continue };
-            if slot.is_none() {
-                *slot = pool.instance_types.iter().find(|t| t.name == *name).map(of);
+        for name in node.instance_types.iter().filter(|name| seen.insert(&***name)) {
+            let Some(Listed { instance, ways }) = self.types.get_mut(&**name) else { continue };
+            let ways = ways.get_or_insert_with(|| of(instance));
+            if !ways.ways.is_empty() {
+                out.push(Rc::clone(ways));
             }
-            out.extend(slot.clone().filter(|of_type| !of_type.ways.is_empty()));
         }
         out
     }

@@ -65,9 +65,9 @@ pub(super) fn wanted(pods: &[&Pod]) -> Resources {
 }
 
 /// What the outcome leaves for pods: allocatable less daemons; negative where it does not even hold those.
-pub(super) fn room(input: &ClusterInput, pool: &NodePool, outcome: Outcome<'_>) -> Resources {
+pub(super) fn room(outcome: Outcome<'_>, overhead: &Resources) -> Resources {
     let mut room = allocatable(outcome.instance, outcome.offering);
-    room.sub_all(&overhead(input, pool, outcome));
+    room.sub_all(overhead);
     room
 }
 
