@@ -18,10 +18,10 @@ pub(crate) fn tests() -> Vec<Test> {
         test!("disruption", alone, part_filled_nodes_become_fewer_and_every_pod_keeps_a_home),
         test!("disruption", alone, a_drifted_node_is_replaced_before_it_goes),
         test!("disruption", alone, a_pod_that_lands_after_the_taint_brings_its_node_back),
-        test!("disruption", soak, a_pod_disruption_budget_holds_a_node_until_it_opens),
-        test!("disruption", soak, a_dear_node_is_replaced_by_a_cheaper_one),
-        test!("disruption", soak, a_replacement_that_never_comes_leaves_the_old_node),
-        test!("disruption", soak, a_new_leader_goes_on_with_what_the_old_one_began),
+        test!("disruption", alone, a_pod_disruption_budget_holds_a_node_until_it_opens),
+        test!("disruption", alone, a_dear_node_is_replaced_by_a_cheaper_one),
+        test!("disruption", alone, a_replacement_that_never_comes_leaves_the_old_node),
+        test!("disruption", alone, a_new_leader_goes_on_with_what_the_old_one_began),
     ]
 }
 

@@ -13,8 +13,8 @@ use crate::disruption_scene::{Scene, on_demand, pool};
 pub(crate) fn tests() -> Vec<Test> {
     vec![
         test!("disruption", alone, nodes_with_foreign_taints_or_two_claims_are_left_alone),
-        test!("disruption", soak, a_node_that_cannot_be_priced_is_not_consolidated),
-        test!("disruption", soak, a_node_that_somebody_else_deletes_is_theirs),
+        test!("disruption", alone, a_node_that_cannot_be_priced_is_not_consolidated),
+        test!("disruption", alone, a_node_that_somebody_else_deletes_is_theirs),
     ]
 }
 

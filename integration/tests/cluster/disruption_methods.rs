@@ -14,12 +14,12 @@ use crate::disruption_scene::{QUICK, Scene, on_demand, pool};
 
 pub(crate) fn tests() -> Vec<Test> {
     vec![
-        test!("disruption", soak, several_nodes_become_several_cheaper_ones_where_the_pool_opts_in),
+        test!("disruption", alone, several_nodes_become_several_cheaper_ones_where_the_pool_opts_in),
         test!("disruption", alone, a_balanced_pool_weighs_savings_against_disturbance),
-        test!("disruption", soak, a_pool_asks_for_a_minimum_and_rests_between_consolidations),
-        test!("disruption", soak, spot_replaces_spot_only_with_the_gate_and_among_fifteen_types),
+        test!("disruption", alone, a_pool_asks_for_a_minimum_and_rests_between_consolidations),
+        test!("disruption", alone, spot_replaces_spot_only_with_the_gate_and_among_fifteen_types),
         test!("disruption", alone, a_drifted_pool_of_fixed_size_is_replaced_one_by_one),
-        test!("disruption", soak, commands_are_watched_from_proposal_to_end),
+        test!("disruption", alone, commands_are_watched_from_proposal_to_end),
     ]
 }
 

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 mod crds;
 mod disruption;
 mod disruption_bad_input;
+mod disruption_drift;
 mod disruption_limits;
 mod disruption_methods;
 mod disruption_scene;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
     tests.extend(termination_asked::tests());
     tests.extend(termination_soak::tests());
     tests.extend(disruption::tests());
+    tests.extend(disruption_drift::tests());
     tests.extend(disruption_limits::tests());
     tests.extend(disruption_methods::tests());
     tests.extend(disruption_bad_input::tests());

@@ -32,7 +32,7 @@ const PAGE: u32 = 1000;
 const SYNC_AGAIN: Duration = Duration::from_millis(100);
 /// Creates under way at once, after each answer one more, at most so many: the first claim is not to wait for an API server
 /// that is busy with all the others, as its launch begins when it is created.
-const AT_ONCE: std::ops::RangeInclusive<usize> = 2..=64;
+const AT_ONCE: std::ops::RangeInclusive<usize> = 1..=64;
 
 /// A claim to be created.
 pub(crate) struct Order {

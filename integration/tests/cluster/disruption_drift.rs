@@ -1,0 +1,123 @@
+//! What a node differs in from what its pool and class ask for, told by the reference's reasons, and taken back when it is so
+//! no more. How a new image rolls through is one of the long proofs.
+
+use anyhow::{Context, Result, ensure};
+use api::{EC2NodeClass, conditions};
+use integration::{Stack, Test, aws, eventually, test};
+use kube::api::{Api, Patch, PatchParams};
+use model::labels;
+use serde_json::{Value, json};
+
+use crate::disruption_scene::{Scene, pool};
+
+pub(crate) fn tests() -> Vec<Test> {
+    vec![test!("disruption", alone, every_kind_of_drift_is_told_by_its_reason_and_taken_back)]
+}
+
+struct Drifting {
+    scene: Scene,
+    classes: Api<EC2NodeClass>,
+}
+
+impl Drifting {
+    async fn class(&self) -> Result<EC2NodeClass> {
+        Ok(self.classes.get(&self.scene.workload.name).await?)
+    }
+
+    async fn patch_class(&self, spec: Value) -> Result<()> {
+        let patch = Patch::Merge(json!({"spec": spec}));
+        self.classes.patch(&self.scene.workload.name, &PatchParams::default(), &patch).await?;
+        Ok(())
+    }
+
+    async fn drifts(&self, reason: &str) -> Result<()> {
+        eventually(&format!("the claim to have drifted for {reason}"), || async {
+            let claims = self.scene.workload.claims().await?;
+            let claim = claims.first().context("a claim")?;
+            let all = claim.status.as_ref().and_then(|s| s.conditions.as_deref()).unwrap_or_default();
+            let found = conditions::find(all, "Drifted");
+            let is = |c: &conditions::Condition| {
+                c.status == conditions::ConditionStatus::True && c.reason == reason
+            };
+            ensure!(found.is_some_and(is), "{found:?}");
+            Ok(Some(()))
+        })
+        .await
+    }
+
+    /// `change` makes the node drift, `back` is as it was.
+    async fn by_class(&self, reason: &str, change: Value, back: Value) -> Result<()> {
+        self.patch_class(change).await?;
+        self.drifts(reason).await?;
+        self.patch_class(back).await?;
+        self.scene.all_claims("Drifted", false).await
+    }
+
+    async fn by_pool(&self, reason: &str, change: Value, back: Value) -> Result<()> {
+        self.scene.patch_pool(change).await?;
+        self.drifts(reason).await?;
+        self.scene.patch_pool(back).await?;
+        self.scene.all_claims("Drifted", false).await
+    }
+}
+
+async fn every_kind_of_drift_is_told_by_its_reason_and_taken_back(stack: Stack) -> Result<()> {
+    // Nothing may go: the same node is looked at all the time.
+    let pool = pool(json!({"consolidateAfter": "Never", "budgets": [{"nodes": "0"}]}));
+    let scene = Scene::new(stack, "reasons", pool).await?;
+    let node = scene.spread("app", 1, "1", json!({})).await?.remove(0);
+    let classes: Api<EC2NodeClass> = Api::all(scene.workload.client.clone());
+    let all = Drifting { scene, classes };
+    let claim = all.scene.workload.claims().await?.remove(0);
+    let label = |key: &str| claim.metadata.labels.as_ref().and_then(|own| own.get(key)).cloned();
+    let zone = label(labels::ZONE).context("a zone")?;
+    let kind = label(labels::INSTANCE_TYPE).context("a type")?;
+    let spec = serde_json::to_value(all.class().await?.spec)?;
+    let status = all.class().await?.status.context("what the class stands for")?;
+
+    let elsewhere =
+        status.subnets.iter().flatten().find(|subnet| subnet.zone != zone).context("another zone")?;
+    let subnets = |terms: Value| json!({"subnetSelectorTerms": terms});
+    all.by_class(
+        "SubnetDrift",
+        subnets(json!([{"id": elsewhere.id}])),
+        subnets(spec["subnetSelectorTerms"].clone()),
+    )
+    .await?;
+
+    let one = status.security_groups.iter().flatten().next().context("a security group")?;
+    let groups = |terms: Value| json!({"securityGroupSelectorTerms": terms});
+    all.by_class(
+        "SecurityGroupDrift",
+        groups(json!([{"id": one.id}])),
+        groups(spec["securityGroupSelectorTerms"].clone()),
+    )
+    .await?;
+
+    all.by_class("NodeClassDrift", json!({"tags": {"team": "new"}}), json!({"tags": null})).await?;
+
+    let template = |metadata: Value| json!({"template": {"metadata": metadata}});
+    all.by_pool(
+        "NodePoolDrifted",
+        template(json!({"annotations": {"example.com/team": "new"}})),
+        template(json!({"annotations": null})),
+    )
+    .await?;
+
+    let pools: Api<api::NodePool> = Api::all(all.scene.workload.client.clone());
+    let before = serde_json::to_value(pools.get(&all.scene.workload.name).await?.spec)?;
+    let before = before["template"]["spec"]["requirements"].clone();
+    let mut without = before.clone();
+    let list = without.as_array_mut().context("a list")?;
+    list.push(json!({"key": labels::INSTANCE_TYPE, "operator": "NotIn", "values": [kind]}));
+    let requirements = |list: Value| json!({"template": {"spec": {"requirements": list}}});
+    all.by_pool("RequirementsDrifted", requirements(without), requirements(before)).await?;
+
+    let version = "v20990301";
+    aws::put(&all.scene.stack, "/ami", &json!({"family": "al2023", "version": version}))?;
+    all.patch_class(json!({"amiSelectorTerms": [{"alias": format!("al2023@{version}")}]})).await?;
+    all.drifts("AMIDrift").await?;
+
+    ensure!(all.scene.node_names().await?.contains(&node), "a budget of none lets no node go");
+    all.scene.end().await
+}
