@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, ListParams};
 use kube::runtime::watcher;
+use tokio::task::JoinSet;
 
 use crate::interruption::storm;
 use crate::interruption_scene::{Interruptions, send, spot_warning};
@@ -59,7 +60,8 @@ async fn a_node_of_five_thousand_is_tainted_within_a_second(stack: Stack) -> Res
     let tainted: Arc<Mutex<HashMap<String, Timestamp>>> = Arc::default();
     let (listed, mut is_listed) = tokio::sync::watch::channel(false);
     // A task of its own: what sends must not keep it from looking.
-    let watching = tokio::spawn(note_taints(Api::all(all.scene.client.clone()), tainted.clone(), listed));
+    let mut watching = JoinSet::new();
+    watching.spawn(note_taints(Api::all(all.scene.client.clone()), tainted.clone(), listed));
     is_listed.wait_for(|listed| *listed).await?;
     let mut sent = HashMap::new();
     // Not a storm but a steady trickle: each is measured by itself.
@@ -75,7 +77,7 @@ async fn a_node_of_five_thousand_is_tainted_within_a_second(stack: Stack) -> Res
         Ok(sent.keys().all(|name| noted.contains_key(name)).then_some(()))
     })
     .await?;
-    watching.abort();
+    watching.abort_all();
     let tainted = noted();
     let mut received: HashMap<String, Timestamp> = HashMap::new();
     for (instance, name) in &nodes[..WARNED] {

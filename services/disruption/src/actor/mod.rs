@@ -51,6 +51,8 @@ use crate::writes::{Error, Writes};
 const AT_ONCE: usize = 2048;
 /// Kinds that must have been listed before anything is decided.
 const KINDS: usize = 6;
+/// Writes of conditions under way at once: after a restart thousands may be due, and what commands write must not wait behind.
+const MARKS_AT_ONCE: usize = 16;
 const LONGEST_SLEEP: Duration = Duration::from_secs(2);
 /// Without any news everything is looked at this often: budgets open and protections end by time alone.
 const IDLE_LOOK: SignedDuration = SignedDuration::from_secs(10);
@@ -196,6 +198,8 @@ pub(crate) struct Actor {
     touched: Touched,
     /// Claims whose conditions are being written; at most one write a claim at a time.
     marking: BTreeSet<Arc<str>>,
+    /// Claims to be looked at when a write about another has ended.
+    unmarked: BTreeSet<Arc<str>>,
     /// When claims must be looked at although nothing happens.
     due: Schedule,
     cleaning: BTreeSet<Arc<str>>,
@@ -259,6 +263,7 @@ impl Actor {
             listed: BTreeSet::new(),
             touched: Touched::default(),
             marking: BTreeSet::new(),
+            unmarked: BTreeSet::new(),
             due: Schedule::default(),
             cleaning: BTreeSet::new(),
             seen_claims: BTreeSet::new(),
@@ -350,6 +355,7 @@ impl Actor {
             self.tasks.abort_all();
             while self.tasks.join_next().await.is_some() {}
             self.marking.clear();
+            self.unmarked.clear();
             self.marking_pools.clear();
             self.cleaning.clear();
             self.commands.clear();
@@ -396,8 +402,10 @@ impl Actor {
             }
             return;
         }
-        for claim in &touched.claims {
-            self.mark(claim, now);
+        self.unmarked.extend(touched.claims);
+        while self.marking.len() < MARKS_AT_ONCE {
+            let Some(claim) = self.unmarked.pop_first() else { break };
+            self.mark(&claim, now);
         }
         self.carry_on(now);
         if now >= plus(self.last_look, IDLE_LOOK) {
