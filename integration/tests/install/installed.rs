@@ -17,9 +17,10 @@ use runtime::Service;
 use serde_json::json;
 
 pub(crate) fn tests() -> Vec<Test> {
+    // On a cluster of its own: uninstalling takes the accounts with it that local services of earlier tests have tokens of.
     vec![test!(
         "installed",
-        alone,
+        soak,
         installed_with_helm_it_works_is_upgraded_scaled_rolled_back_and_uninstalled
     )]
 }
