@@ -7,6 +7,9 @@ use serde::Deserialize;
 
 use crate::stack::Stack;
 
+/// Bytes: as in the reference every pod has a series, and there may be thousands.
+const LONGEST_ANSWER: u64 = 256 << 20;
+
 /// One running replica of one service.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Service {
@@ -73,7 +76,8 @@ impl Service {
     /// Body of `path` on its admin server.
     pub fn admin_get(&self, path: &str) -> Result<String> {
         let url = format!("http://{}{path}", self.admin);
-        Ok(ureq::get(&url).call().with_context(|| format!("GET {url}"))?.body_mut().read_to_string()?)
+        let mut answer = ureq::get(&url).call().with_context(|| format!("GET {url}"))?;
+        Ok(answer.body_mut().with_config().limit(LONGEST_ANSWER).read_to_string()?)
     }
 
     /// Sum of all samples of a metric whose labels contain `labels` (a piece of the text form, may be empty).
