@@ -45,6 +45,7 @@ integration: stack build ## the services as real processes on the local cluster
 soak: stack ## the long proofs, on release builds; figures go into integration/RESULTS.md
 	cargo build --release --workspace --bins
 	KARPENTER_BIN_DIR=$(CARGO_TARGET_DIR)/release cargo test -p integration -- --soak
+	PROPTEST_CASES=$${PROPTEST_CASES:-20000} cargo test --workspace --exclude integration properties
 	SOLVER_CASES=$${SOLVER_CASES:-20000} cargo test -p solver --test properties
 
 bench: stack ## speed and memory beside their bars; ORACLE=path/to/oracle adds the reference, CATALOG= another catalogue
