@@ -4,14 +4,18 @@
 use anyhow::{Context, Result, ensure};
 use api::{EC2NodeClass, conditions};
 use integration::{Stack, Test, aws, eventually, test};
+use kube::ResourceExt as _;
 use kube::api::{Api, Patch, PatchParams};
 use model::labels;
 use serde_json::{Value, json};
 
-use crate::disruption_scene::{Scene, pool};
+use crate::disruption_scene::{QUICK, Scene, pool};
 
 pub(crate) fn tests() -> Vec<Test> {
-    vec![test!("disruption", alone, every_kind_of_drift_is_told_by_its_reason_and_taken_back)]
+    vec![
+        test!("disruption", alone, every_kind_of_drift_is_told_by_its_reason_and_taken_back),
+        test!("disruption", alone, reserved_capacity_is_used_first_and_drifts_when_it_is_not_chosen_any_more),
+    ]
 }
 
 struct Drifting {
@@ -31,9 +35,14 @@ impl Drifting {
     }
 
     async fn drifts(&self, reason: &str) -> Result<()> {
-        eventually(&format!("the claim to have drifted for {reason}"), || async {
+        let claim = self.scene.workload.claims().await?.into_iter().next().context("a claim")?;
+        self.claim_drifts(&claim.name_any(), reason).await
+    }
+
+    async fn claim_drifts(&self, name: &str, reason: &str) -> Result<()> {
+        eventually(&format!("the claim {name} to have drifted for {reason}"), || async {
             let claims = self.scene.workload.claims().await?;
-            let claim = claims.first().context("a claim")?;
+            let claim = claims.iter().find(|claim| claim.name_any() == name).context("the claim")?;
             let all = claim.status.as_ref().and_then(|s| s.conditions.as_deref()).unwrap_or_default();
             let found = conditions::find(all, "Drifted");
             let is = |c: &conditions::Condition| {
@@ -119,5 +128,50 @@ async fn every_kind_of_drift_is_told_by_its_reason_and_taken_back(stack: Stack) 
     all.drifts("AMIDrift").await?;
 
     ensure!(all.scene.node_names().await?.contains(&node), "a budget of none lets no node go");
+    all.scene.end().await
+}
+
+async fn reserved_capacity_is_used_first_and_drifts_when_it_is_not_chosen_any_more(
+    stack: Stack,
+) -> Result<()> {
+    let asked = json!({"instanceType": "m5.large", "zone": "us-west-2a", "total": 1, "criteria": "targeted"});
+    let made = aws::put(&stack, "/capacity-reservation", &asked)?;
+    let id = made["id"].as_str().context("an id")?.to_owned();
+    let mut pool = pool(json!({"consolidateAfter": "Never", "budgets": [{"nodes": "0"}]}));
+    pool["template"] = json!({"spec": {"requirements": [
+        {"key": labels::CAPACITY_TYPE, "operator": "In", "values": ["reserved", "on-demand"]},
+        {"key": labels::INSTANCE_CATEGORY, "operator": "In", "values": ["c", "m", "r"]},
+    ]}});
+    let terms = |list: Value| json!({"capacityReservationSelectorTerms": list});
+    let chosen = terms(json!([{"id": id}]));
+    let scene = Scene::of(stack, "reserved", pool, chosen.clone(), &QUICK, &[]).await?;
+    scene.spread("app", 2, "1", json!({})).await?;
+    let classes: Api<EC2NodeClass> = Api::all(scene.workload.client.clone());
+    let all = Drifting { scene, classes };
+
+    // Room for one: the second node must be paid for.
+    let claims = all.scene.workload.claims().await?;
+    let (reserved, paid): (Vec<_>, Vec<_>) =
+        claims.iter().partition(|claim| claim.labels().get(labels::CAPACITY_RESERVATION_ID) == Some(&id));
+    let capacity_type = |claim: &api::NodeClaim| claim.labels().get(labels::CAPACITY_TYPE).cloned();
+    let ([reserved], [paid]) = (&reserved[..], &paid[..]) else {
+        anyhow::bail!("{} of {} claims use the reservation", reserved.len(), claims.len())
+    };
+    ensure!(capacity_type(reserved).as_deref() == Some("reserved"), "{:?}", reserved.labels());
+    ensure!(capacity_type(paid).as_deref() == Some("on-demand"), "{:?}", paid.labels());
+    let kind = reserved.labels().get(labels::INSTANCE_TYPE);
+    ensure!(kind.is_some_and(|kind| kind == "m5.large"), "{kind:?}");
+
+    all.patch_class(terms(Value::Null)).await?;
+    all.claim_drifts(&reserved.name_any(), "CapacityReservationDrift").await?;
+    let drifted = |claim: &api::NodeClaim| {
+        let list = claim.status.as_ref().and_then(|s| s.conditions.as_deref()).unwrap_or_default();
+        conditions::is_true(list, "Drifted")
+    };
+    let claims = all.scene.workload.claims().await?;
+    ensure!(claims.iter().filter(|claim| drifted(claim)).count() == 1, "only the one that uses it");
+    all.patch_class(chosen).await?;
+    all.scene.all_claims("Drifted", false).await?;
+    aws::put(&all.scene.stack, "/capacity-reservation", &json!({"id": id, "state": "cancelled"}))?;
     all.scene.end().await
 }

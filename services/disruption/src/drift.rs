@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use api::{EC2NodeClass, NodePool};
+use api::{EC2NodeClass, EC2NodeClassStatus, NodePool};
 use jiff::Timestamp;
 use model::labels;
 use model::requirement::Requirement;
@@ -70,12 +70,18 @@ impl ClassFacts {
             security_groups: status
                 .and_then(|status| status.security_groups.as_ref())
                 .map(|groups| groups.iter().map(|group| group.id.clone()).collect()),
-            reservations: status
-                .and_then(|status| status.capacity_reservations.as_ref())
-                .map(|all| all.iter().map(|reservation| reservation.id.clone()).collect()),
+            reservations: status.filter(|status| looked_for_reservations(status)).map(|status| {
+                let chosen = status.capacity_reservations.iter().flatten();
+                chosen.map(|reservation| reservation.id.clone()).collect()
+            }),
             grouped: class.spec.placement_group_selector.is_some(),
         }
     }
+}
+
+/// A class that chooses none has no list, as one that was never looked at: only the condition tells them apart.
+fn looked_for_reservations(status: &EC2NodeClassStatus) -> bool {
+    api::conditions::is_true(status.conditions.as_deref().unwrap_or_default(), "CapacityReservationsReady")
 }
 
 /// What no object says and the provisioner may have told.

@@ -1,7 +1,3 @@
 //! The process around [`interruption_watcher`].
 
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    runtime::main(runtime::Service::InterruptionWatcher, interruption_watcher::start)
-}
+runtime::process!(InterruptionWatcher, interruption_watcher::start);

@@ -1,7 +1,3 @@
 //! The process around [`provisioner`].
 
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    runtime::main(runtime::Service::Provisioner, provisioner::start)
-}
+runtime::process!(Provisioner, provisioner::start);

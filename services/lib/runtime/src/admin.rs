@@ -1,20 +1,21 @@
 //! The admin HTTP server: metrics and probes for machines, debug pages for people who switched them on. Not
 //! authenticated, so it tells nothing that is secret and changes nothing.
 
-use std::net::SocketAddr;
+use std::{fmt, io, net::SocketAddr, time::Duration};
 
 use anyhow::Context as _;
 use axum::{
     Router,
+    body::Body,
     extract::State,
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
     routing::get,
 };
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, runtime::Handle, sync::mpsc};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Metrics, Readiness};
+use crate::{Metrics, Readiness, metrics_page::Format};
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -50,21 +51,38 @@ pub async fn bind(addr: SocketAddr) -> anyhow::Result<TcpListener> {
     TcpListener::bind(addr).await.with_context(|| format!("listen on {addr}"))
 }
 
+/// Pieces that wait for the reader. Counted metrics fit all at once, so that nobody who counts waits for a slow reader.
+const WAITING_PIECES: usize = 64;
+/// A reader that takes nothing for this long is given up.
+const SLOWEST_READER: Duration = Duration::from_secs(10);
+
 async fn metrics(State(admin): State<Admin>, headers: HeaderMap) -> Response {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let open = accept.contains("application/openmetrics-text");
+    let (kind, format) = if accept.contains("application/openmetrics-text") {
+        (OPEN_METRICS, Format::OpenMetrics)
+    } else {
+        (PROMETHEUS, Format::Prometheus)
+    };
+    let (pieces, written) = mpsc::channel::<Option<String>>(WAITING_PIECES);
+    let runtime = Handle::current();
     // Collectors may compute for a while, and may wait for an actor's answer.
-    let written = tokio::task::spawn_blocking(move || {
-        if open {
-            (OPEN_METRICS, admin.metrics.open_metrics())
-        } else {
-            (PROMETHEUS, admin.metrics.prometheus_text())
+    tokio::task::spawn_blocking(move || {
+        let send = |piece| match runtime.block_on(pieces.send_timeout(piece, SLOWEST_READER)) {
+            Ok(()) => Ok(()),
+            Err(_) => Err(fmt::Error),
+        };
+        // Without the mark of its end the reader is told that the page is incomplete.
+        let _ = admin.metrics.write(format, |piece| send(Some(piece))).and_then(|()| send(None));
+    });
+    let body = futures::stream::unfold(Some(written), |written| async {
+        let mut written = written?;
+        match written.recv().await {
+            Some(Some(piece)) => Some((Ok(piece), Some(written))),
+            Some(None) => None,
+            None => Some((Err(io::Error::other("this page of metrics is incomplete")), None)),
         }
     });
-    match written.await {
-        Ok((kind, text)) => ([(header::CONTENT_TYPE, kind)], text).into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
-    }
+    ([(header::CONTENT_TYPE, kind)], Body::from_stream(body)).into_response()
 }
 
 async fn ready(State(admin): State<Admin>) -> Response {
@@ -90,7 +108,7 @@ async fn tasks() -> String {
 
 #[cfg(test)]
 mod tests {
-    use axum::{body::Body, http::Request};
+    use axum::http::Request;
     use http_body_util::BodyExt as _;
     use tower::ServiceExt as _;
 

@@ -87,6 +87,7 @@ pub mod kube_client;
 pub mod lease;
 mod log_format;
 pub mod metrics;
+mod metrics_page;
 mod notes;
 pub mod process;
 mod process_metrics;
@@ -108,6 +109,8 @@ use std::process::ExitCode;
 pub use config::{ProcessConfig, ServiceConfig};
 pub use lease::Leadership;
 pub use metrics::Metrics;
+#[doc(hidden)]
+pub use mimalloc::MiMalloc as Allocator;
 pub use process::Process;
 pub use readiness::{Check, Readiness};
 pub use service::Service;
@@ -117,6 +120,22 @@ pub use telemetry::Telemetry;
 
 /// Two threads are enough for services that mostly wait, and keep the idle process small; heavy computing has its own pool.
 const WORKERS: usize = 2;
+
+/// The process of one service: `runtime::process!(Termination, termination::start);` is all of its `main.rs`.
+///
+/// With its allocator: watches parse a hundred thousand large objects and keep a little of each, which leaves glibc's heap
+/// full of holes; this one takes a quarter less time for it too.
+#[macro_export]
+macro_rules! process {
+    ($service:ident, $start:path) => {
+        #[global_allocator]
+        static ALLOCATOR: $crate::Allocator = $crate::Allocator;
+
+        fn main() -> std::process::ExitCode {
+            $crate::main($crate::Service::$service, $start)
+        }
+    };
+}
 
 /// The whole of a service's `main`: read the configuration, start telemetry, connect to the API server, let `start` wire
 /// the service, run until a signal or a failure.

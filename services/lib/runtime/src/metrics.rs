@@ -4,8 +4,8 @@
 //! takes it off first and `foo_total` stays `foo_total`.
 
 use std::{
-    fmt::Write as _,
-    sync::{Arc, Mutex, PoisonError},
+    fmt,
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
 use prometheus_client::{
@@ -15,7 +15,11 @@ use prometheus_client::{
     registry::{Metric, Registry},
 };
 
-use crate::{Service, kube_calls, process_metrics::ProcessCollector};
+use crate::{
+    Service, kube_calls,
+    metrics_page::{Format, Page},
+    process_metrics::ProcessCollector,
+};
 
 /// Seconds; from a cached answer on loopback to a long solve.
 const RPC_BUCKETS: [f64; 13] =
@@ -74,7 +78,7 @@ impl Default for RpcFamilies {
 /// Cheap to clone. The families here are for the runtime's own parts; a service registers its own.
 #[derive(Clone)]
 pub struct Metrics {
-    registry: Arc<Mutex<Registry>>,
+    registry: Arc<RwLock<Registry>>,
     pub(crate) rpc_server: RpcFamilies,
     pub(crate) rpc_client: RpcFamilies,
     pub(crate) refused: Family<Reason, Counter>,
@@ -87,7 +91,7 @@ pub struct Metrics {
 impl Metrics {
     pub fn new(service: Service) -> Self {
         let metrics = Self {
-            registry: Arc::new(Mutex::new(Registry::default())),
+            registry: Arc::new(RwLock::new(Registry::default())),
             rpc_server: RpcFamilies::default(),
             rpc_client: RpcFamilies::default(),
             refused: Family::default(),
@@ -151,44 +155,30 @@ impl Metrics {
         self.registry().register_collector(Box::new(collector));
     }
 
-    /// OpenMetrics text.
-    pub fn open_metrics(&self) -> String {
-        let mut out = String::new();
-        let registry = self.registry();
-        text::encode(&mut out, &registry).expect("a String takes every write");
-        out
+    /// The whole page, handed to `sink` in pieces. Metrics that are counted come before those that are computed now.
+    pub(crate) fn write(&self, format: Format, sink: impl FnMut(String) -> fmt::Result) -> fmt::Result {
+        let mut page = Page::new(format, sink);
+        text::encode(&mut page, &self.read())?;
+        page.end()
     }
 
-    /// The older Prometheus text format, in which a counter's type line carries the `_total` of its samples.
     pub fn prometheus_text(&self) -> String {
-        let open = self.open_metrics();
-        let mut counters = std::collections::BTreeSet::new();
-        for line in open.lines() {
-            if let Some(name) = line.strip_prefix("# TYPE ").and_then(|rest| rest.strip_suffix(" counter")) {
-                counters.insert(name);
-            }
-        }
-        let mut out = String::with_capacity(open.len());
-        for line in open.lines().filter(|line| *line != "# EOF" && !line.starts_with("# UNIT ")) {
-            let mut words = line.splitn(4, ' ');
-            let (hash, keyword, name) = (words.next(), words.next(), words.next());
-            match (hash, keyword, name) {
-                (Some("#"), Some(keyword), Some(name)) if counters.contains(name) => {
-                    let rest = words.next().unwrap_or_default();
-                    writeln!(out, "# {keyword} {name}_total {rest}").expect("a String takes every write");
-                }
-                _ => {
-                    out.push_str(line);
-                    out.push('\n');
-                }
-            }
-        }
+        let mut out = String::new();
+        let kept = self.write(Format::Prometheus, |piece| {
+            out.push_str(&piece);
+            Ok(())
+        });
+        kept.expect("a String takes every write");
         out
     }
 
-    fn registry(&self) -> std::sync::MutexGuard<'_, Registry> {
-        // A panic while encoding leaves the registry as it was.
-        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    // A panic while encoding leaves the registry as it was.
+    fn read(&self) -> RwLockReadGuard<'_, Registry> {
+        self.registry.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn registry(&self) -> RwLockWriteGuard<'_, Registry> {
+        self.registry.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -212,7 +202,6 @@ mod tests {
             text.contains("# TYPE karpenter_nodepools_cost_total gauge\nkarpenter_nodepools_cost_total 0\n")
         );
         assert!(!text.contains("_total_total") && !text.contains("# EOF"));
-        assert!(metrics.open_metrics().ends_with("# EOF\n"));
     }
 
     #[test]

@@ -73,7 +73,7 @@ impl ClusterView {
         let mut pods: Vec<Pod> = waiting.map(|waiting| shown(&waiting.pod, None, false)).collect();
         let mut nodes = Vec::new();
         for view in self.nodes.values().filter(|view| node(view)) {
-            nodes.push(view.node.clone());
+            nodes.push((*view.node).clone());
             for own in view.residents() {
                 if pod(view, own) {
                     pods.push(shown(own, Some(&view.node.name), view.forced));

@@ -36,7 +36,7 @@ impl State {
         pods.extend(self.buffers.all.iter().cloned());
         ClusterInput {
             pods,
-            nodes: self.nodes.entries.values().map(|e| e.node.clone()).collect(),
+            nodes: self.nodes.entries.values().map(|e| (*e.node).clone()).collect(),
             pools,
             daemon_sets: self.daemon_sets(),
             namespaces: self.namespaces.clone(),
@@ -72,7 +72,7 @@ impl State {
         }
         requested.insert(PODS, Quantity::from_units(i64::try_from(pods.len()).unwrap_or(i64::MAX)));
         Some(NodeView {
-            node: entry.node.clone(),
+            node: Arc::clone(&entry.node),
             object: entry.object.clone(),
             launched: entry.launched,
             deleted: entry.deleted,

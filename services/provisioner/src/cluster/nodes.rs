@@ -22,7 +22,8 @@ use crate::catalog::Offer;
 /// A node as the solver knows it, and where it comes from.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Entry {
-    pub(super) node: Node,
+    /// Shared with views.
+    pub(super) node: Arc<Node>,
     /// Kubernetes' name, once there is a Node.
     pub(super) object: Option<Arc<str>>,
     pub(super) provider_id: Option<Arc<str>>,
@@ -296,7 +297,7 @@ impl Nodes {
         let due = near.filter(|at| *at > around.now).into_iter().chain(due).min();
         let provider = claim.and_then(provider_of_claim).or_else(|| object.and_then(provider_of_node));
         let entry = Entry {
-            node,
+            node: Arc::new(node),
             object: object_name.cloned().filter(|_| object.is_some()),
             provider_id: provider.map(Arc::from),
             launched,

@@ -103,7 +103,7 @@ impl State {
         if let Some(name) = &moved.set
             && let Some(entry) = self.nodes.entries.get(name)
         {
-            self.delta.push(solver::Change::NodeSet(entry.node.clone()));
+            self.delta.push(solver::Change::NodeSet((*entry.node).clone()));
             self.delta.nodes.insert(Arc::clone(name));
             if moved.pods_too {
                 affected.extend(entry.object.iter().flat_map(|object| self.pods.on_node(object)));

@@ -95,7 +95,7 @@ fn phase(object: &core::Pod) -> &'static str {
 
 impl State {
     pub(super) fn rows(&self) -> Vec<PodRow> {
-        let row = |(key, record): (&super::pods::PodKey, &super::pods::Record)| PodRow {
+        let row = |(key, record): (&super::pods::PodKey, &Box<super::pods::Record>)| PodRow {
             namespace: Arc::clone(&key.namespace),
             name: Arc::clone(&key.name),
             owner: record.told.owner.clone(),

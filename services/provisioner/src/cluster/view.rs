@@ -58,7 +58,7 @@ pub(crate) type Leaving = BTreeMap<(Arc<str>, Arc<str>), Arc<str>>;
 /// One node or claim.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeView {
-    pub(crate) node: Node,
+    pub(crate) node: Arc<Node>,
     /// Name of the Node object, once there is one.
     pub(crate) object: Option<Arc<str>>,
     /// False for a claim without an instance: then its figures are what is certain of it.

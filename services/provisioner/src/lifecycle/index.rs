@@ -131,8 +131,10 @@ impl Index {
 
     /// As read or written by ourselves. A claim that is gone does not come back by it.
     pub(super) fn claim_written(&mut self, object: NodeClaim) {
-        let known = self.claims.get(&*name_of(&object)).is_some_and(|own| same_object(&*own.object, &object));
-        if known {
+        let Some(own) = self.claims.get(&*name_of(&object)) else { return };
+        // The very version that is known is shared with others: a copy of it would only take room.
+        let newer = own.object.metadata.resource_version != object.metadata.resource_version;
+        if newer && same_object(&*own.object, &object) {
             self.put_claim(Arc::new(object));
         }
     }
