@@ -1,6 +1,4 @@
-//! Which kinds are watched, each once, and who is told. Objects that several parts keep are slimmed first and shared.
-
-use std::sync::Arc;
+//! Which kinds are watched, each once, and who is told. Objects that several parts keep are slimmed and shared.
 
 use api::{EC2NodeClass, NodeClaim, NodePool};
 use k8s_openapi::api::apps::v1::DaemonSet;
@@ -8,7 +6,7 @@ use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVo
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
 use runtime::Shell;
-use runtime::watch::{Change, Index, Watch};
+use runtime::watch::Watch;
 
 use crate::{catalog, cluster, lifecycle, nodeclass, nodepool, observe};
 
@@ -28,13 +26,13 @@ pub(crate) fn spawn(shell: &mut Shell, told: Told) {
     shell.watch_streamed("pods", Watch::<Pod>::all(kube.clone()), cluster.clone());
     shell.watch(
         "nodes",
-        Watch::<Node>::all(kube.clone()),
-        Slim { slim: slim_node, to: (cluster.clone(), claims.clone(), observed.tracker()) },
+        Watch::<Node>::all(kube.clone()).slimmed(slim_node),
+        (cluster.clone(), claims.clone(), observed.tracker()),
     );
     shell.watch(
         "nodeclaims",
-        Watch::<NodeClaim>::all(kube.clone()),
-        Slim { slim: slim_claim, to: (cluster.clone(), claims.clone(), observed.tracker()) },
+        Watch::<NodeClaim>::all(kube.clone()).slimmed(slim_claim),
+        (cluster.clone(), claims.clone(), observed.tracker()),
     );
     shell.watch(
         "nodepools",
@@ -55,48 +53,21 @@ pub(crate) fn spawn(shell: &mut Shell, told: Told) {
     shell.watch("namespaces", Watch::<Namespace>::all(kube), cluster);
 }
 
-/// Takes off what nobody here reads before objects are shared.
-struct Slim<K, I> {
-    slim: fn(Arc<K>) -> Arc<K>,
-    to: I,
-}
-
-impl<K: Send + Sync + 'static, I: Index<K>> Index<K> for Slim<K, I> {
-    async fn change(&mut self, change: Change<K>) {
-        let slim = match change {
-            Change::Applied(object) => Change::Applied((self.slim)(object)),
-            Change::Reset(objects) => Change::Reset(objects.into_iter().map(self.slim).collect()),
-            deleted @ Change::Deleted(_) => deleted,
-        };
-        self.to.change(slim).await;
-    }
-}
-
 /// A launched claim's requirements, hundreds of type names, are of no interest any more.
-pub(crate) fn slim_claim(object: Arc<NodeClaim>) -> Arc<NodeClaim> {
-    let launched =
-        object.status.as_ref().is_some_and(|s| s.provider_id.as_ref().is_some_and(|id| !id.is_empty()));
-    if !launched || (object.spec.requirements.is_empty() && object.metadata.managed_fields.is_none()) {
-        return object;
+pub(crate) fn slim_claim(claim: &mut NodeClaim) {
+    claim.metadata.managed_fields = None;
+    let id = claim.status.as_ref().and_then(|status| status.provider_id.as_deref());
+    if id.is_some_and(|id| !id.is_empty()) {
+        claim.spec.requirements = Vec::new();
     }
-    let mut slim = Arc::unwrap_or_clone(object);
-    slim.spec.requirements = Vec::new();
-    slim.metadata.managed_fields = None;
-    Arc::new(slim)
 }
 
 /// The list of images is the largest part of a Node.
-pub(crate) fn slim_node(object: Arc<Node>) -> Arc<Node> {
-    let large = object.status.as_ref().is_some_and(|s| s.images.is_some() || s.volumes_in_use.is_some());
-    if !large && object.metadata.managed_fields.is_none() {
-        return object;
-    }
-    let mut slim = Arc::unwrap_or_clone(object);
-    slim.metadata.managed_fields = None;
-    if let Some(status) = &mut slim.status {
+pub(crate) fn slim_node(node: &mut Node) {
+    node.metadata.managed_fields = None;
+    if let Some(status) = &mut node.status {
         status.images = None;
         status.volumes_in_use = None;
         status.volumes_attached = None;
     }
-    Arc::new(slim)
 }

@@ -97,19 +97,31 @@ impl<K: Send + Sync + Clone + 'static, A: Index<K>, B: Index<K>, C: Index<K>> In
 pub struct Watch<K> {
     api: Api<DeserializeGuard<K>>,
     config: watcher::Config,
+    slim: fn(&mut K),
 }
 
 impl<K: Resource<DynamicType = ()>> Watch<K> {
     /// Every object of the kind, in all namespaces.
     pub fn all(client: Client) -> Self {
-        Self { api: Api::all(client), config: watcher::Config::default().page_size(PAGE) }
+        Self::of(Api::all(client))
     }
 
     pub fn namespaced(client: Client, namespace: &str) -> Self
     where
         K: Resource<Scope = NamespaceResourceScope>,
     {
-        Self { api: Api::namespaced(client, namespace), config: watcher::Config::default().page_size(PAGE) }
+        Self::of(Api::namespaced(client, namespace))
+    }
+
+    fn of(api: Api<DeserializeGuard<K>>) -> Self {
+        Self { api, config: watcher::Config::default().page_size(PAGE), slim: |_| {} }
+    }
+
+    /// Takes off what nobody reads from each object as soon as it is parsed, so that no list holds it.
+    #[must_use]
+    pub fn slimmed(mut self, slim: fn(&mut K)) -> Self {
+        self.slim = slim;
+        self
     }
 
     /// One object by name, present or not.
@@ -143,7 +155,7 @@ where
         synced: Check,
         stop: CancellationToken,
     ) -> anyhow::Result<()> {
-        let intake = Intake { parser: Parser::new::<K>(&metrics), listed: Vec::new() };
+        let intake = Intake { parser: Parser::new(&metrics, self.slim), listed: Vec::new() };
         self.follow(Collecting { intake, index }, metrics, synced, stop).await
     }
 
@@ -155,7 +167,7 @@ where
         synced: Check,
         stop: CancellationToken,
     ) -> anyhow::Result<()> {
-        let parser = Parser::new::<K>(&metrics);
+        let parser = Parser::new(&metrics, self.slim);
         self.follow(Streaming { parser, mailbox }, metrics, synced, stop).await
     }
 
@@ -240,12 +252,12 @@ where
     }
 }
 
-struct Streaming<M> {
-    parser: Parser,
+struct Streaming<K, M> {
+    parser: Parser<K>,
     mailbox: mpsc::Sender<M>,
 }
 
-impl<K, M> Take<K> for Streaming<M>
+impl<K, M> Take<K> for Streaming<K, M>
 where
     K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static,
     M: From<Streamed<K>> + Send + 'static,
@@ -268,7 +280,7 @@ where
 
 /// From raw events to changes: collects lists.
 struct Intake<K> {
-    parser: Parser,
+    parser: Parser<K>,
     listed: Vec<Arc<K>>,
 }
 
@@ -293,18 +305,19 @@ impl<K: Resource<DynamicType = ()> + Clone> Intake<K> {
 }
 
 /// Sorts out what does not parse, drops what no index needs.
-struct Parser {
+struct Parser<K> {
     kind: String,
+    slim: fn(&mut K),
     metrics: Metrics,
     warned: HashSet<String>,
 }
 
-impl Parser {
-    fn new<K: Resource<DynamicType = ()>>(metrics: &Metrics) -> Self {
-        Self { kind: K::kind(&()).into_owned(), metrics: metrics.clone(), warned: HashSet::new() }
+impl<K: Resource<DynamicType = ()>> Parser<K> {
+    fn new(metrics: &Metrics, slim: fn(&mut K)) -> Self {
+        Self { kind: K::kind(&()).into_owned(), slim, metrics: metrics.clone(), warned: HashSet::new() }
     }
 
-    fn parsed<K: Resource<DynamicType = ()>>(&mut self, object: DeserializeGuard<K>) -> Option<Arc<K>> {
+    fn parsed(&mut self, object: DeserializeGuard<K>) -> Option<Arc<K>> {
         // Formatting a name for each of many thousand objects would cost more than taking them in.
         if object.0.is_err() || !self.warned.is_empty() {
             self.note(&object);
@@ -312,10 +325,11 @@ impl Parser {
         let mut object = object.0.ok()?;
         // Often half of an object's size, and of interest to nobody here.
         object.meta_mut().managed_fields = None;
+        (self.slim)(&mut object);
         Some(Arc::new(object))
     }
 
-    fn note<K: Resource<DynamicType = ()>>(&mut self, object: &DeserializeGuard<K>) {
+    fn note(&mut self, object: &DeserializeGuard<K>) {
         let name = match object.meta().namespace.as_deref() {
             Some(namespace) => format!("{namespace}/{}", object.name_any()),
             None => object.name_any(),

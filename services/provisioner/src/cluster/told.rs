@@ -95,7 +95,7 @@ fn phase(object: &core::Pod) -> &'static str {
 
 impl State {
     pub(super) fn rows(&self) -> Vec<PodRow> {
-        let row = |(key, record): (&super::pods::PodKey, &Box<super::pods::Record>)| PodRow {
+        let row = |key: &super::pods::PodKey, record: &super::pods::Record| PodRow {
             namespace: Arc::clone(&key.namespace),
             name: Arc::clone(&key.name),
             owner: record.told.owner.clone(),
@@ -109,7 +109,7 @@ impl State {
             waited: record.told.waited,
             undecided: record.waiting_since.is_some() && record.triggered.is_none(),
         };
-        self.pods.records.iter().map(row).collect()
+        self.pods.records.iter().map(|(key, record)| row(key, record)).collect()
     }
 }
 

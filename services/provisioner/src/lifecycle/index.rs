@@ -130,18 +130,20 @@ impl Index {
     }
 
     /// As read or written by ourselves. A claim that is gone does not come back by it.
-    pub(super) fn claim_written(&mut self, object: NodeClaim) {
+    pub(super) fn claim_written(&mut self, mut object: NodeClaim) {
         let Some(own) = self.claims.get(&*name_of(&object)) else { return };
         // The very version that is known is shared with others: a copy of it would only take room.
         let newer = own.object.metadata.resource_version != object.metadata.resource_version;
         if newer && same_object(&*own.object, &object) {
+            slim_claim(&mut object);
             self.put_claim(Arc::new(object));
         }
     }
 
-    pub(super) fn node_written(&mut self, object: Node) {
+    pub(super) fn node_written(&mut self, mut object: Node) {
         let known = self.nodes.get(&*name_of(&object)).is_some_and(|own| same_object(&**own, &object));
         if known {
+            slim_node(&mut object);
             self.put_node(Arc::new(object));
         }
     }
@@ -174,7 +176,7 @@ impl Index {
                 self.claims_by_id.entry(id).or_default().insert(name.clone());
             }
         }
-        let claim = Claim { object: slim_claim(object), memory: memory.unwrap_or_default() };
+        let claim = Claim { object, memory: memory.unwrap_or_default() };
         self.claims.insert(name.clone(), claim);
         Some(name)
     }
@@ -195,7 +197,7 @@ impl Index {
             }
             concerned.extend(self.owners(old_id.as_deref()));
         }
-        self.nodes.insert(name, slim_node(object));
+        self.nodes.insert(name, object);
         concerned.extend(self.owners(id.as_deref()));
         concerned
     }
