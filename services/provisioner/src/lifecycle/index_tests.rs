@@ -94,10 +94,28 @@ fn a_changed_class_lets_failed_launches_be_tried_at_once() {
 
 #[test]
 fn what_nobody_needs_any_more_is_not_kept() {
+    let requirements = |name: &str, id: Option<&str>| {
+        let mut object = Arc::unwrap_or_clone(claim(name, 1, id));
+        crate::watches::slim_claim(&mut object);
+        object.spec.requirements.len()
+    };
+    assert_eq!((requirements("waits", None), requirements("runs", Some("i-1"))), (1, 0));
+    let mut object = Arc::unwrap_or_clone(node("n", 3, "i-1"));
+    crate::watches::slim_node(&mut object);
+    assert!(object.status.unwrap().images.is_none());
+
+    // What a write answers does not come from a watch.
     let mut index = Index::default();
-    index.claims_changed(Change::Reset(vec![claim("waits", 1, None), claim("runs", 2, Some("i-1"))]));
-    assert_eq!(index.claim("waits").unwrap().object.spec.requirements.len(), 1);
-    assert!(index.claim("runs").unwrap().object.spec.requirements.is_empty());
-    index.nodes_changed(Change::Applied(node("n", 3, "i-1")));
-    assert!(index.nodes_of(&claim("runs", 2, Some("i-1")))[0].status.as_ref().unwrap().images.is_none());
+    index.claims_changed(Change::Applied(claim("c", 1, None)));
+    index.claim_written(Arc::unwrap_or_clone(claim("c", 2, Some("i-1"))));
+    assert!(index.claim("c").unwrap().object.spec.requirements.is_empty());
+}
+
+#[test]
+fn a_write_that_changed_nothing_keeps_the_object_that_is_shared() {
+    let mut index = Index::default();
+    let known = claim("c", 5, None);
+    index.claims_changed(Change::Applied(Arc::clone(&known)));
+    index.claim_written((*known).clone());
+    assert!(Arc::ptr_eq(&index.claim("c").unwrap().object, &known));
 }
