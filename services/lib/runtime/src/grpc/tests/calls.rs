@@ -129,9 +129,9 @@ async fn calls_under_way_finish_when_the_server_stops_and_new_ones_are_refused()
     let mut server = serve(None).await;
     let calling = Calling::to(&[("w-1", &server)], PROVISIONER);
     ask(calling.peers.any(), "caller").await.unwrap();
-    let under_way = ask(calling.peers.any().deadline(Duration::from_millis(300)), "sleep");
+    let under_way = ask(calling.peers.any().deadline(Duration::from_secs(2)), "sleep");
     let stop = async {
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        server.sleeps.notified().await;
         server.stop.cancel();
     };
     let (answer, ()) = tokio::join!(under_way, stop);
@@ -144,7 +144,7 @@ async fn calls_under_way_finish_when_the_server_stops_and_new_ones_are_refused()
 #[test]
 fn a_server_whose_access_table_forgets_a_method_does_not_start() {
     let service = proto::interruptionwatcher::v1::interruption_watcher_server::InterruptionWatcherServer::new(
-        super::fixture::Handler { onward: None },
+        super::fixture::Handler::default(),
     );
     let server = GrpcServer::new(Access::new()).add_service(service);
     let metrics = crate::Metrics::new(CALLEE);

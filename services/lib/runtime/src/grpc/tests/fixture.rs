@@ -17,7 +17,7 @@ use proto::interruptionwatcher::v1::{
     interruption_watcher_server::{self, InterruptionWatcher, InterruptionWatcherServer},
 };
 use serde_json::json;
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, sync::Notify};
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 
@@ -35,8 +35,11 @@ use crate::{
 pub(super) const CALLEE: Service = Service::InterruptionWatcher;
 const NAMESPACE: &str = "kube-system";
 
+#[derive(Default)]
 pub(super) struct Handler {
     pub(super) onward: Option<Caller>,
+    /// Told when a call begins to sleep.
+    pub(super) sleeps: Arc<Notify>,
 }
 
 #[tonic::async_trait]
@@ -55,6 +58,7 @@ impl InterruptionWatcher for Handler {
     async fn replay(&self, request: Request<ReplayRequest>) -> Result<Response<ReplayResponse>, Status> {
         let explanation = match request.get_ref().body.as_str() {
             "sleep" => {
+                self.sleeps.notify_one();
                 tokio::time::sleep(Duration::from_secs(3600)).await;
                 String::new()
             }
@@ -147,6 +151,7 @@ pub(super) struct Running {
     pub(super) readiness: Readiness,
     pub(super) stop: CancellationToken,
     pub(super) reviews: Reviews,
+    pub(super) sleeps: Arc<Notify>,
     pub(super) task: tokio::task::JoinHandle<anyhow::Result<()>>,
 }
 
@@ -172,13 +177,14 @@ pub(super) async fn serve_with(
     let current = Current::new(&issued);
     let (metrics, readiness, stop, reviews) =
         (Metrics::new(CALLEE), Readiness::default(), CancellationToken::new(), Reviews::default());
-    let server =
-        adjust(GrpcServer::new(access()).add_service(InterruptionWatcherServer::new(Handler { onward })));
+    let sleeps = Arc::new(Notify::new());
+    let handler = Handler { onward, sleeps: Arc::clone(&sleeps) };
+    let server = adjust(GrpcServer::new(access()).add_service(InterruptionWatcherServer::new(handler)));
     let assembled = server.assemble(CALLEE, NAMESPACE, &metrics, Some(reviews.client())).unwrap();
     let tls = current.server_config().unwrap();
     let drain = Duration::from_secs(5);
     let task = tokio::spawn(assembled.serve(listener, Some(tls), readiness.clone(), stop.clone(), drain));
-    Running { addr, current, issued, metrics, readiness, stop, reviews, task }
+    Running { addr, current, issued, metrics, readiness, stop, reviews, sleeps, task }
 }
 
 /// Callers with their own metrics and a token file.
