@@ -123,8 +123,8 @@ const WORKERS: usize = 2;
 
 /// The process of one service: `runtime::process!(Termination, termination::start);` is all of its `main.rs`.
 ///
-/// With its allocator: watches parse a hundred thousand large objects and keep a little of each, which leaves glibc's heap
-/// full of holes; this one takes a quarter less time for it too.
+/// With its allocator: following 150,000 pods took a quarter less CPU with it than with glibc's. At rest a process is some
+/// megabytes larger.
 #[macro_export]
 macro_rules! process {
     ($service:ident, $start:path) => {
