@@ -21,7 +21,7 @@ const QUICK_ROUNDS: usize = 20;
 const LEAST_ROUNDS: usize = 150;
 const MOST_ROUNDS: usize = 1500;
 /// Few nodes have few ways to be better.
-const ROUNDS_A_NODE: usize = 40;
+const ROUNDS_A_NODE: usize = 120;
 /// Rounds get slower with the number of nodes and sizes: fewer of them, then.
 const ROUNDS_TIMES_PARTS: usize = 300_000;
 const PLAIN_ROUNDS_TIMES_PARTS: usize = 3_000_000;
@@ -30,6 +30,8 @@ const PLAIN_ROUNDS: usize = 2000;
 const MOST_BATCHES: usize = 6;
 /// A packing that is above its bound by one part in so many is good enough.
 const CLOSE: i64 = 66;
+/// Nodes and sizes of a packing under rules that is small enough to find the mix again and again.
+const MOST_PARTS_TO_DIVE: usize = 60;
 /// With more sizes, finding the mix again and again takes too long.
 const MOST_SIZES_TO_DIVE: usize = 100;
 
@@ -114,6 +116,13 @@ fn thoroughly(
     if !whole {
         let rounds = (ROUNDS_TIMES_PARTS / parts).clamp(LEAST_ROUNDS, MOST_ROUNDS).min(most_rounds);
         improver.run(rounds, 32, keep_going);
+        if parts <= MOST_PARTS_TO_DIVE {
+            let other = dive(problem, &priced, &most, keep_going);
+            if problem.cost(&other) < improver.cost() {
+                improver.take_up(&most, other);
+                improver.run(rounds, 32, keep_going);
+            }
+        }
         return (improver.into_loads(), None);
     }
     let rounds = (PLAIN_ROUNDS_TIMES_PARTS / parts).clamp(LEAST_ROUNDS, PLAIN_ROUNDS).min(most_rounds);
