@@ -227,7 +227,7 @@ fn summary(
             "No plan for these pods can cost less than ${bound} an hour: this one is within {:.1} % of the best",
             gap * 100.0
         )?,
-        _ => writeln!(out, "No lower bound on the cost was computed")?,
+        _ => writeln!(out, "No useful lower bound on the cost is known")?,
     }
     if answer.stats.timed_out {
         writeln!(

@@ -28,6 +28,7 @@ pub fn run(
         effort: Effort::Quick,
         protect_settling: true,
         distrust_uninitialized: true,
+        report_pending: false,
         ..options.clone()
     };
     let mut run = Run {

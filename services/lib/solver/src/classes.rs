@@ -32,7 +32,7 @@ pub(crate) struct ClassData {
     pub(crate) volume_terms: Vec<Requirements>,
     /// Rungs under Respect and under Ignore.
     ladders: [Arc<Vec<Variant>>; 2],
-    /// Groups that count pods of this class.
+    /// Groups that count pods of this class, in ascending order; so are the two below.
     pub(crate) selected: Vec<GroupId>,
     /// Required anti-affinity rules of others (or itself) that select it: hostname ones, and those of other keys.
     pub(crate) kept_from_host: Vec<GroupId>,

@@ -10,6 +10,7 @@ use model::requirements::Requirements;
 use rustc_hash::FxHashMap;
 
 use crate::bits::Bits;
+use crate::bound::LowerBound;
 use crate::engine::bin::Bin;
 use crate::engine::demand::{DemandId, Origin};
 use crate::engine::state::State;
@@ -105,7 +106,13 @@ pub(crate) struct Finish<'s, 'w> {
     overheads: FxHashMap<(usize, Bits), Vec<i64>>,
 }
 
-pub(crate) fn plan(state: &State<'_>, leftover: &Leftover, lower_bound: Option<i64>) -> Plan {
+/// `keep_going` is asked before each explanation: pods that come after the deadline have a short one.
+pub(crate) fn plan(
+    state: &State<'_>,
+    leftover: &Leftover,
+    lower_bound: Option<LowerBound>,
+    keep_going: &(dyn Fn() -> bool + Sync),
+) -> Plan {
     let mut finish = Finish {
         state,
         next: vec![0; state.demands.len()],
@@ -113,7 +120,7 @@ pub(crate) fn plan(state: &State<'_>, leftover: &Leftover, lower_bound: Option<i
         requirements: FxHashMap::default(),
         overheads: FxHashMap::default(),
     };
-    let mut plan = Plan { timed_out: leftover.timed_out, ..Plan::default() };
+    let mut plan = Plan::default();
     let mut distrusted = Vec::new();
     let mut touched: Vec<u32> = state.touched.keys().copied().collect();
     touched.sort_unstable();
@@ -141,9 +148,11 @@ pub(crate) fn plan(state: &State<'_>, leftover: &Leftover, lower_bound: Option<i
             plan.new_nodes.push(node);
         }
     }
-    finish.report(leftover, &mut plan);
+    finish.report(leftover, &mut plan, keep_going);
     plan.unschedulable.extend(distrusted);
-    plan.lower_bound = lower_bound.map(|b| MicroDollars::new(b.min(plan.cost.get())));
+    // Nothing costs less than nothing.
+    let least = (plan.cost == MicroDollars::ZERO).then_some(MicroDollars::ZERO);
+    plan.lower_bound = lower_bound.map(LowerBound::get).or(least);
     plan
 }
 
@@ -155,7 +164,7 @@ impl Finish<'_, '_> {
         self.state.demands[demand as usize].pods[start..end].iter().map(|p| p.key()).collect()
     }
 
-    fn report(&mut self, leftover: &Leftover, plan: &mut Plan) {
+    fn report(&mut self, leftover: &Leftover, plan: &mut Plan, keep_going: &(dyn Fn() -> bool + Sync)) {
         let mut explainer = Explainer::new(self.state);
         for demand in 0..self.state.demands.len() as u32 {
             let count = leftover.counts[demand as usize];
@@ -167,7 +176,13 @@ impl Finish<'_, '_> {
                 plan.unreached.extend(pods);
                 continue;
             }
-            let why = Arc::new(explainer.why_not(demand));
+            if !self.state.options.report_pending
+                && self.state.demands[demand as usize].origin == Origin::Pending
+            {
+                continue;
+            }
+            let explained = keep_going().then(|| explainer.why_not(demand));
+            let why = Arc::new(explained.unwrap_or_else(Explanation::cut_short));
             plan.unschedulable
                 .extend(pods.into_iter().map(|pod| Unschedulable { pod, why: Arc::clone(&why) }));
         }

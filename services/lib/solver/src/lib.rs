@@ -18,11 +18,13 @@
 //! are columns of integers. `engine` holds every feasibility rule and places pods; `pack` chooses orders and types by price;
 //! `bound` proves how much better a plan could be.
 
+mod backlog;
 mod bits;
 mod bound;
 mod cells;
 pub mod check;
 mod classes;
+mod deadline;
 mod dims;
 mod engine;
 mod explain;

@@ -14,6 +14,9 @@ pub struct Options {
     /// Disruption: a pod moved onto a node of ours that is not initialised yet counts as left over, unless it comes from a
     /// node that is being deleted anyway.
     pub distrust_uninitialized: bool,
+    /// Whether pods that are pending and find no place are listed, each with an explanation. What-ifs are about the pods of
+    /// removed nodes: they need neither.
+    pub report_pending: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +52,7 @@ impl Default for Options {
             effort: Effort::Full,
             protect_settling: false,
             distrust_uninitialized: false,
+            report_pending: true,
         }
     }
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use model::pod::Pod;
 
 use crate::NodeId;
-use crate::bound::Question;
+use crate::bound::{self, Question};
+use crate::deadline::Deadline;
 use crate::engine::demand::{Demand, DemandId, Origin, demands};
 use crate::engine::state::State;
 use crate::explain::Explanation;
@@ -29,9 +30,9 @@ pub fn solve(snapshot: &Snapshot, options: &Options, keep_going: &(dyn Fn() -> b
 /// First fit, decreasing, and nothing else: what plans are measured against, and never dearer than.
 pub fn first_fit(snapshot: &Snapshot, options: &Options) -> Plan {
     let world = &*snapshot.world;
-    let demands = demands(world, pods_to_place(world, &[]));
+    let demands = demands(world, world.backlog().all(world), pods_to_place(world, &[]));
     let (state, leftover) = place_all(world, options, &demands, &[], &|| true);
-    let mut plan = finish::plan(&state, &leftover, None);
+    let mut plan = finish::plan(&state, &leftover, None, &|| true);
     plan.unschedulable.extend(rejected(world));
     plan
 }
@@ -53,10 +54,17 @@ pub fn simulate(
     }
     let world = &*snapshot.world;
     let removed: Vec<u32> = remove.iter().map(|node| node.0).collect();
-    let pods = pods_to_place(world, &removed);
-    let demands = demands(world, pods);
-    let mut plan = decide(world, options, &demands, &removed, keep_going);
-    plan.unschedulable.extend(rejected(world));
+    let waiting = match options.report_pending {
+        true => world.backlog().all(world),
+        false => world.backlog().placeable(world, options.preferences),
+    };
+    let demands = demands(world, waiting, pods_to_place(world, &removed));
+    let deadline = Deadline::new(keep_going);
+    let mut plan = decide(world, options, &demands, &removed, &|| deadline.keep_going());
+    plan.timed_out = deadline.passed();
+    if options.report_pending {
+        plan.unschedulable.extend(rejected(world));
+    }
     plan
 }
 
@@ -87,6 +95,7 @@ fn unknown_to(
     plan
 }
 
+/// Pods that have a node now and need another.
 fn pods_to_place<'a>(world: &'a World, removed: &'a [u32]) -> impl Iterator<Item = (&'a PodEntry, Origin)> {
     let of_node = |node: &'a crate::nodes::NodeData| node.pods.iter().filter(|p| p.reschedulable);
     let deleting = world
@@ -96,7 +105,7 @@ fn pods_to_place<'a>(world: &'a World, removed: &'a [u32]) -> impl Iterator<Item
         .flat_map(move |n| of_node(&world.nodes[*n as usize]).map(|p| (p, Origin::Deleting)));
     let moved =
         removed.iter().flat_map(move |n| of_node(&world.nodes[*n as usize]).map(|p| (p, Origin::Moved)));
-    world.pending.iter().map(|p| (p, Origin::Pending)).chain(deleting).chain(moved)
+    deleting.chain(moved)
 }
 
 fn decide(
@@ -110,21 +119,19 @@ fn decide(
     let full = options.effort == Effort::Full && !leftover.timed_out;
     let parts = pack::parts(&state, options.effort, keep_going);
     // Where packing is the whole problem, it proves its own bound.
-    let whole = full && parts.as_ref().is_some_and(|parts| parts.are_everything(&state));
-    let question = (full && !whole).then(|| Question::of(&state, &leftover));
+    let whole =
+        full && parts.as_ref().is_some_and(|parts| bound::is_whole(&state, parts, &leftover, keep_going));
+    let question = if full && !whole { Question::of(&state, &leftover, keep_going) } else { None };
     let mut beside = None;
     let (better, proven) = rayon::in_place_scope(|scope| {
         if let Some(question) = question.as_ref().filter(|question| question.is_long()) {
-            scope.spawn(|_| beside = Some(question.answer(keep_going)));
+            scope.spawn(|_| beside = question.answer(keep_going));
         }
         parts.map_or((None, None), |parts| pack::by_price(&state, &parts, options.effort, whole, keep_going))
     });
-    let last = || {
-        let question = question.or_else(|| full.then(|| Question::of(&state, &leftover)))?;
-        Some(question.answer(keep_going))
-    };
+    let last = || question.filter(|question| !question.is_long())?.answer(keep_going);
     let bound = proven.or(beside).or_else(last);
-    finish::plan(better.as_ref().unwrap_or(&state), &leftover, bound)
+    finish::plan(better.as_ref().unwrap_or(&state), &leftover, bound, keep_going)
 }
 
 /// Every pod that can be placed, first fit; the important ones first where not all can.

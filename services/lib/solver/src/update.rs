@@ -34,7 +34,7 @@ pub struct NeedsRebuild;
 impl Snapshot {
     /// A snapshot with the changes made, in order.
     pub fn apply(&self, changes: &[Change]) -> Result<Self, NeedsRebuild> {
-        let mut world = (*self.world).clone();
+        let mut world = self.changing();
         let mut stale = false;
         for change in changes {
             let of_node = matches!(change, Change::NodeSet(_) | Change::NodeRemoved(_));
@@ -58,9 +58,16 @@ impl Snapshot {
         Ok(Self { world: Arc::new(world) })
     }
 
+    /// A copy of the world that forgets what any change may alter.
+    fn changing(&self) -> World {
+        let mut world = (*self.world).clone();
+        world.lazy.forget_pods();
+        world
+    }
+
     /// This snapshot with some more pending pods.
     pub(crate) fn with_pending(&self, pods: &[Pod]) -> Result<Self, NeedsRebuild> {
-        let mut world = (*self.world).clone();
+        let mut world = self.changing();
         for pod in pods {
             world.add_pod(pod)?;
         }
@@ -147,7 +154,7 @@ impl World {
 
     fn count_one(&mut self, node: u32, by: i32) {
         let data = Arc::clone(&self.nodes[node as usize]);
-        let mut counts = Arc::clone(&self.counts);
+        let mut counts = std::mem::take(&mut self.counts);
         let all = Arc::make_mut(&mut counts);
         for pod in data.pods.iter().filter(|p| p.counts_for_topology(data.deleting())) {
             let class = self.classes.get(pod.class);

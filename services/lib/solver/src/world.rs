@@ -10,6 +10,7 @@ use model::pod::LabelSelector;
 use model::pool::DaemonSet;
 use model::taint::Taint;
 
+use crate::backlog::Backlog;
 use crate::bits::Bits;
 use crate::cells::Cells;
 use crate::classes::{ClassData, Classes};
@@ -81,6 +82,7 @@ pub(crate) struct Lazy {
     reaches: Vec<OnceLock<Arc<Vec<Option<Reach>>>>>,
     /// By table and cell: rows with an offering there, cheapest first.
     by_price: OnceLock<Arc<Vec<Vec<Vec<u32>>>>>,
+    backlog: OnceLock<Arc<Backlog>>,
 }
 
 impl Lazy {
@@ -89,6 +91,11 @@ impl Lazy {
         self.accepting.resize_with(sets.requirements.len(), OnceLock::new);
         self.reaches.resize_with(sets.requirements.len(), OnceLock::new);
         self.tolerated.resize_with(sets.tolerations.len(), OnceLock::new);
+    }
+
+    /// Forgets what depends on which pods are where.
+    pub(crate) fn forget_pods(&mut self) {
+        self.backlog = OnceLock::new();
     }
 
     /// Forgets what depends on the list of nodes.
@@ -126,6 +133,10 @@ impl World {
             }
             Arc::new(out)
         })
+    }
+
+    pub(crate) fn backlog(&self) -> &Backlog {
+        self.lazy.backlog.get_or_init(|| Arc::new(Backlog::of(&self.pending)))
     }
 
     pub(crate) fn reach(&self, set: ReqSetId, pool: usize) -> Option<&Reach> {

@@ -235,3 +235,39 @@ fn plans_of_snapshots_that_were_changed_break_no_rule() {
     };
     report((0..tried).filter_map(ask).collect(), tried);
 }
+
+/// What-ifs that leave out pending pods without a place put all other pods where they would be otherwise.
+#[test]
+fn pending_pods_without_a_place_change_no_what_if() {
+    for seed in 0..cases(60) {
+        let mut random = Random::new(!seed);
+        let input = random_cluster(seed.wrapping_add(1 << 47));
+        let snapshot = Snapshot::build(input);
+        let remove: Vec<NodeId> = snapshot.node_ids().filter(|_| random.one_in(2)).collect();
+        let all = Options { effort: Effort::Quick, ..options(&mut random) };
+        let few = Options { report_pending: false, ..all.clone() };
+        let (all, few) = (
+            simulate(&snapshot, &remove, &[], &all, &|| true),
+            simulate(&snapshot, &remove, &[], &few, &|| true),
+        );
+        assert_eq!((&all.new_nodes, &all.existing), (&few.new_nodes, &few.existing), "seed {seed}");
+        assert!(few.unschedulable.iter().all(|left| all.unschedulable.contains(left)), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_plan_that_was_cut_short_says_so() {
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    for seed in 0..cases(60) {
+        let mut random = Random::new(!seed);
+        let snapshot = Snapshot::build(random_cluster(seed.wrapping_add(1 << 48)));
+        let (steps, asked, refused) = (random.below(40), AtomicUsize::new(0), AtomicBool::new(false));
+        let keep_going = || {
+            let more = asked.fetch_add(1, Ordering::Relaxed) < steps;
+            refused.fetch_or(!more, Ordering::Relaxed);
+            more
+        };
+        let plan = solve(&snapshot, &options(&mut random), &keep_going);
+        assert_eq!(plan.timed_out, refused.load(Ordering::Relaxed), "seed {seed}");
+    }
+}

@@ -54,6 +54,8 @@ impl Question {
             protect_settling: consolidation,
             // A lost instance leaves no choice; what is on its way is better than nothing.
             distrust_uninitialized: self.purpose != pb::SimulationPurpose::Interruption,
+            // The answer leaves them out.
+            report_pending: false,
             ..schedule::options(settings)
         }
     }

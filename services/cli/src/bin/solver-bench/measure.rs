@@ -1,7 +1,7 @@
 //! Single measurements, each run in a process of its own, so that memory and warm caches of one do not colour the next.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use model::pool::ClusterInput;
@@ -11,6 +11,7 @@ use solver::{Effort, Options, Snapshot};
 use crate::scenario::Scenario;
 use crate::scenario::catalogue::{families, many};
 use crate::scenario::generate::{benchmark_mix, dense_cluster, deployments, full_cluster, preferences};
+use crate::scenario::hard;
 
 /// What a measurement found.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -26,6 +27,12 @@ pub(crate) struct Figures {
     pub(crate) bound: f64,
     pub(crate) nodes: usize,
     pub(crate) left_over: usize,
+    /// The deadline came before the end.
+    #[serde(default)]
+    pub(crate) timed_out: bool,
+    /// What first fit costs, where it is compared.
+    #[serde(default)]
+    pub(crate) first_fit: f64,
     pub(crate) peak_rss: u64,
 }
 
@@ -58,6 +65,9 @@ pub(crate) fn run(name: &str, catalog: Option<&str>) -> anyhow::Result<Figures> 
         let input = scenario.to_input();
         return Ok(if name == "removals-10000" { all_removals(input) } else { removals(input) });
     }
+    if let Some(input) = hard::large(name) {
+        return Ok(under_deadline(&input));
+    }
     if let Some(scenario) = scenario(name) {
         return Ok(solve(&scenario.to_input(), if scenario.pod_count() > 10_000 { 3 } else { 5 }));
     }
@@ -71,7 +81,16 @@ pub(crate) fn run(name: &str, catalog: Option<&str>) -> anyhow::Result<Figures> 
         "allocations" => allocations(),
         "check-5000" => Ok(checked()),
         "snapshot-10000" => Ok(snapshot_bytes()),
-        "gap" => gaps(catalog),
+        "gap" => gaps(catalog, plain),
+        "gap-eight-pools" => gaps(catalog, |seed| eight_pools(plain(seed))),
+        "gap-gpu" => gaps(catalog, |seed| hard::gpu_mix(500 << (seed % 6), seed).to_input()),
+        "gap-teams" => gaps(catalog, |seed| hard::teams(20, 10 + index(seed) * 4, seed).to_input()),
+        "gap-storage" => gaps(catalog, |seed| hard::storage(1000, seed)),
+        "gap-ten-pods" => gaps(catalog, |seed| deployments(10, 10, families(), seed).to_input()),
+        "removal-backlog" => Ok(removals(with_backlog(dense_cluster(1000, 30, families(), 42).to_input()))),
+        "removals-backlog" => {
+            Ok(all_removals(with_backlog(dense_cluster(10_000, 30, families(), 42).to_input())))
+        }
         _ => bail!("no measurement is called {name}"),
     }
 }
@@ -131,6 +150,7 @@ fn what_if() -> Options {
         effort: Effort::Quick,
         protect_settling: true,
         distrust_uninitialized: true,
+        report_pending: false,
         ..Options::default()
     }
 }
@@ -226,20 +246,79 @@ fn snapshot_bytes() -> Figures {
     Figures { value, other: seconds, peak_rss: before, nodes: pods, ..Figures::default() }
 }
 
-/// Gap to the bound over plain workloads on a catalogue, the built-in one where none is given: greatest and mean.
-fn gaps(catalog: Option<&str>) -> anyhow::Result<Figures> {
-    let types = cli::catalogue::load(catalog)?.types;
-    let mut gaps = Vec::new();
-    for seed in 0..22_u64 {
-        let pods = 1000 + 200 * usize::try_from(seed).unwrap_or(0);
-        let mut input =
-            deployments(pods, 5 + usize::try_from(seed).unwrap_or(0) * 3, families(), seed).to_input();
-        let pool = input.pools.first_mut().context("the scenario has a pool")?;
-        pool.instance_types = Arc::clone(&types);
-        let plan = solver::solve(&Snapshot::build(input), &Options::default(), &|| true);
-        gaps.push(plan.gap().context("a plain workload has a bound")?);
+/// How long a plan may take where the input is large.
+const LONG: Duration = Duration::from_millis(1700);
+
+/// Snapshot and a plan under a deadline, which must be valid.
+fn under_deadline(input: &ClusterInput) -> Figures {
+    let (began, used) = (Instant::now(), cli::process_usage::cpu_seconds());
+    let snapshot = Snapshot::build(input.clone());
+    let plan = solver::solve(&snapshot, &Options::default(), &|| began.elapsed() < LONG);
+    let figures = Figures {
+        value: began.elapsed().as_secs_f64(),
+        cpu: cli::process_usage::cpu_seconds() - used,
+        cost: plan.cost.to_f64(),
+        bound: plan.lower_bound.map_or(0.0, |b| b.to_f64()),
+        nodes: plan.new_nodes.len(),
+        left_over: plan.unschedulable.len() + plan.unreached.len(),
+        timed_out: plan.timed_out,
+        peak_rss: cli::process_usage::peak_rss_bytes(),
+        ..Figures::default()
+    };
+    let wrong = solver::check::check(input, &plan, &Options::default());
+    assert!(wrong.is_empty(), "{}", wrong[0]);
+    figures
+}
+
+/// The cluster with 5,000 pods that nothing can take, of fifty kinds.
+fn with_backlog(mut input: ClusterInput) -> ClusterInput {
+    let mut waiting = deployments(5000, 50, families(), 11);
+    for (n, workload) in waiting.workloads.iter_mut().enumerate() {
+        match n % 2 {
+            0 => workload.milli_cpu = 500_000,
+            _ => workload.selector = crate::scenario::labels(&[("example.com/team", "nobody")]),
+        }
     }
-    let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
-    let most = gaps.iter().copied().fold(0.0, f64::max);
-    Ok(Figures { value: most, other: mean, ..Figures::default() })
+    input.pods.extend(waiting.to_input().pods);
+    input
+}
+
+fn index(seed: u64) -> usize {
+    usize::try_from(seed).unwrap_or(0)
+}
+
+fn plain(seed: u64) -> ClusterInput {
+    deployments(1000 + 200 * index(seed), 5 + index(seed) * 3, families(), seed).to_input()
+}
+
+fn eight_pools(mut input: ClusterInput) -> ClusterInput {
+    let first = input.pools[0].clone();
+    input.pools.extend(
+        (1..8).map(|n| model::pool::NodePool {
+            name: Arc::from(format!("{}-{n}", first.name)),
+            ..first.clone()
+        }),
+    );
+    input
+}
+
+/// Gap to the bound on a catalogue, the built-in one where none is given: greatest and mean; and what first fit costs.
+fn gaps(catalog: Option<&str>, input: impl Fn(u64) -> ClusterInput) -> anyhow::Result<Figures> {
+    let types = cli::catalogue::load(catalog)?.types;
+    let (mut gaps, mut figures) = (Vec::new(), Figures::default());
+    for seed in 0..22_u64 {
+        let mut input = input(seed);
+        for pool in &mut input.pools {
+            pool.instance_types = Arc::clone(&types);
+        }
+        let snapshot = Snapshot::build(input);
+        let plan = solver::solve(&snapshot, &Options::default(), &|| true);
+        gaps.push(plan.gap().context("the workload has a bound")?);
+        figures.cost += plan.cost.to_f64();
+        figures.bound += plan.lower_bound.map_or(0.0, |b| b.to_f64());
+        figures.first_fit += solver::first_fit(&snapshot, &Options::default()).cost.to_f64();
+    }
+    figures.other = gaps.iter().sum::<f64>() / gaps.len() as f64;
+    figures.value = gaps.iter().copied().fold(0.0, f64::max);
+    Ok(figures)
 }

@@ -8,7 +8,7 @@ use crate::bits::Bits;
 use crate::dims::{fits, times};
 use crate::reach::Reach;
 use crate::topology::group::GroupId;
-use crate::topology::groups::DomainId;
+use crate::topology::groups::{DomainId, NO_DOMAIN};
 use crate::world::World;
 
 #[derive(Clone, Debug)]
@@ -20,8 +20,10 @@ pub(crate) struct Bin {
     pub(crate) items: SmallVec<[Item; 4]>,
     pub(crate) pods: u32,
     pub(crate) ports: SmallVec<[HostPort; 2]>,
-    /// Pods that hostname groups count here: group, selected, stating.
-    pub(crate) hosts: SmallVec<[(GroupId, i32, i32); 2]>,
+    /// By hostname group, in ascending order: pods here that it selects.
+    selected: SmallVec<[(GroupId, i32); 2]>,
+    /// By hostname group of a required anti-affinity, in ascending order: pods here that state it.
+    stating: SmallVec<[(GroupId, i32); 2]>,
     /// By topology key: the domain, once decided.
     pub(crate) domains: SmallVec<[DomainId; 4]>,
     /// The reservation that it will be launched into.
@@ -37,31 +39,63 @@ pub(crate) struct Bin {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Item {
     pub(crate) demand: DemandId,
-    pub(crate) rung: u8,
+    pub(crate) rung: u16,
     pub(crate) count: u32,
 }
 
 impl Bin {
-    pub(crate) fn on_host(&self, group: GroupId) -> (i32, i32) {
-        self.hosts.iter().find(|(g, ..)| *g == group).map_or((0, 0), |(_, a, b)| (*a, *b))
-    }
-
-    pub(crate) fn add_on_host(&mut self, group: GroupId, selected: i32, stating: i32) {
-        match self.hosts.iter_mut().find(|(g, ..)| *g == group) {
-            Some((_, a, b)) => {
-                *a += selected;
-                *b += stating;
-            }
-            None => self.hosts.push((group, selected, stating)),
+    /// A node of the pool with nothing on it.
+    pub(crate) fn empty(pool: usize, reach: Reach, world: &World) -> Self {
+        let dims = world.dims.len();
+        Self {
+            pool,
+            reach,
+            used: SmallVec::from_elem(0, dims),
+            items: SmallVec::new(),
+            pods: 0,
+            ports: SmallVec::new(),
+            selected: SmallVec::new(),
+            stating: SmallVec::new(),
+            domains: SmallVec::from_elem(NO_DOMAIN, world.groups.keys.len()),
+            reservation: None,
+            charged: SmallVec::new(),
+            min_values_relaxed: false,
+            most_room: SmallVec::from_elem(i64::MAX, dims),
         }
     }
 
-    pub(crate) fn add_item(&mut self, demand: DemandId, rung: u8, count: u32) {
+    /// Pods here that a hostname group selects.
+    pub(crate) fn selected(&self, group: GroupId) -> i32 {
+        let found = self.selected.binary_search_by_key(&group, |(known, _)| *known);
+        found.map_or(0, |at| self.selected[at].1)
+    }
+
+    /// Some pod here states one of these required anti-affinity groups, which are in ascending order.
+    pub(crate) fn states_any(&self, groups: &[GroupId]) -> bool {
+        self.stating.iter().any(|(group, count)| *count > 0 && groups.binary_search(group).is_ok())
+    }
+
+    pub(crate) fn add_selected(&mut self, group: GroupId, by: i32) {
+        add_to(&mut self.selected, group, by);
+    }
+
+    pub(crate) fn add_stating(&mut self, group: GroupId, by: i32) {
+        add_to(&mut self.stating, group, by);
+    }
+
+    pub(crate) fn add_item(&mut self, demand: DemandId, rung: u16, count: u32) {
         self.pods += count;
         match self.items.iter_mut().find(|i| i.demand == demand && i.rung == rung) {
             Some(item) => item.count += count,
             None => self.items.push(Item { demand, rung, count }),
         }
+    }
+}
+
+fn add_to(counts: &mut SmallVec<[(GroupId, i32); 2]>, group: GroupId, by: i32) {
+    match counts.binary_search_by_key(&group, |(known, _)| *known) {
+        Ok(at) => counts[at].1 += by,
+        Err(at) => counts.insert(at, (group, by)),
     }
 }
 

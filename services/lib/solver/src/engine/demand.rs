@@ -1,5 +1,7 @@
 //! What is to be placed: pods by class and by where they come from.
 
+use std::cmp::Ordering;
+
 use rustc_hash::FxHashMap;
 
 use crate::classes::ClassId;
@@ -28,14 +30,20 @@ pub(crate) struct Demand<'a> {
 
 pub(crate) type DemandId = u32;
 
-/// Groups pods into demands, in the order of the reference: processor time descending, memory descending, oldest first.
-/// Placeholders of capacity buffers come last.
+/// Oldest first.
+pub(crate) fn in_order(a: &PodEntry, b: &PodEntry) -> Ordering {
+    (a.created, &a.uid, &a.namespace, &a.name).cmp(&(b.created, &b.uid, &b.namespace, &b.name))
+}
+
+/// Groups pods into demands and adds them to the given ones, in the order of the reference: processor time descending, memory
+/// descending, oldest first. Placeholders of capacity buffers come last.
 pub(crate) fn demands<'a>(
     world: &World,
+    mut out: Vec<Demand<'a>>,
     pods: impl Iterator<Item = (&'a PodEntry, Origin)>,
 ) -> Vec<Demand<'a>> {
+    let given = out.len();
     let mut index: FxHashMap<(ClassId, Origin), usize> = FxHashMap::default();
-    let mut out: Vec<Demand<'a>> = Vec::new();
     for (pod, origin) in pods {
         let slot = *index.entry((pod.class, origin)).or_insert_with(|| {
             out.push(Demand { class: pod.class, origin, pods: Vec::new() });
@@ -43,17 +51,15 @@ pub(crate) fn demands<'a>(
         });
         out[slot].pods.push(pod);
     }
-    for demand in &mut out {
-        demand.pods.sort_by(|a, b| {
-            (a.created, &a.uid, &a.namespace, &a.name).cmp(&(b.created, &b.uid, &b.namespace, &b.name))
-        });
+    for demand in &mut out[given..] {
+        demand.pods.sort_by(|a, b| in_order(a, b));
     }
     let size = |d: &Demand<'_>| {
         let class = world.classes.get(d.class);
         (class.buffer, -class.requests[CPU], -class.requests[MEMORY])
     };
     out.sort_by(|a, b| {
-        let first = |d: &Demand<'a>| (d.pods[0].created, d.pods[0].uid.clone(), d.pods[0].name.clone());
+        let first = |d: &Demand<'a>| (d.pods[0].created, &d.pods[0].uid, &d.pods[0].name);
         size(a).cmp(&size(b)).then_with(|| first(a).cmp(&first(b)))
     });
     out

@@ -40,7 +40,7 @@ impl State<'_> {
     pub(crate) fn fill_existing(
         &mut self,
         demand: DemandId,
-        rung: u8,
+        rung: u16,
         want: u32,
         choices: Option<&Choices>,
     ) -> u32 {
@@ -141,28 +141,26 @@ impl State<'_> {
             }
             most = most.min(choice.quota_of(domain));
         }
-        most.min(self.host_room(class, variant, |group| self.ledger.on_host(world, group, node)))
+        if class.kept_from_host.iter().any(|group| self.ledger.on_host(world, *group, node).1 > 0) {
+            return 0;
+        }
+        most.min(self.host_room(class, variant, |group| self.ledger.on_host(world, group, node).0))
     }
 
-    /// What hostname rules allow on a host with the given counts.
+    /// What the pod's own hostname rules allow on a host with the given counts of selected pods.
     pub(crate) fn host_room(
         &self,
         class: &ClassData,
         variant: &Variant,
-        here: impl Fn(GroupId) -> (i32, i32),
+        here: impl Fn(GroupId) -> i32,
     ) -> u32 {
         let mut most = u32::MAX;
         for &group in &variant.host_groups {
-            let own = class.selected.contains(&group);
+            let own = class.selected.binary_search(&group).is_ok();
             let kind = self.world.groups.get(group).rule.kind;
             let anywhere = if kind == Kind::Affinity { self.ledger.total(self.world, group) } else { 0 };
-            most = most.min(host_cap(kind, own, here(group).0, anywhere));
+            most = most.min(host_cap(kind, own, here(group), anywhere));
             if most == 0 {
-                return 0;
-            }
-        }
-        for &group in &class.kept_from_host {
-            if here(group).1 > 0 {
                 return 0;
             }
         }
@@ -190,7 +188,7 @@ impl State<'_> {
         })
     }
 
-    pub(crate) fn put_on_node(&mut self, demand: DemandId, rung: u8, node: u32, count: u32) {
+    pub(crate) fn put_on_node(&mut self, demand: DemandId, rung: u16, node: u32, count: u32) {
         let (class, variant) = (self.class_of(demand), self.variant(demand, rung));
         let class_id = self.demands[demand as usize].class;
         let dims = self.world.dims.len();

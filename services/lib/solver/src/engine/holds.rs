@@ -24,7 +24,7 @@ pub(crate) type Holds = SmallVec<[Hold; 2]>;
 impl State<'_> {
     /// By topology key, in order. `None`: a rule of the pod needs a domain that its node does not have yet, so that nothing but
     /// the node as it is will do.
-    pub(crate) fn holds(&self, bin: &Bin, demand: DemandId, rung: u8) -> Option<Holds> {
+    pub(crate) fn holds(&self, bin: &Bin, demand: DemandId, rung: u16) -> Option<Holds> {
         let world = self.world;
         let (class, variant) = (self.class_of(demand), self.variant(demand, rung));
         let mut out = Holds::new();

@@ -28,7 +28,7 @@ impl State<'_> {
     pub(crate) fn fit_bin(
         &self,
         demand: DemandId,
-        rung: u8,
+        rung: u16,
         bin: &Bin,
         want: u32,
         choices: Option<&Choices>,
@@ -38,9 +38,10 @@ impl State<'_> {
         if class.requests.iter().zip(&bin.most_room).any(|(want, have)| want > have) {
             return None;
         }
-        let cap = self.host_room(class, variant, |group| bin.on_host(group)).min(want);
+        let cap = self.host_room(class, variant, |group| bin.selected(group)).min(want);
         let cap = if class.ports.is_empty() { cap } else { cap.min(1) };
         if cap == 0
+            || bin.states_any(&class.kept_from_host)
             || ports_conflict(&class.ports, &bin.ports)
             || !self.world.tolerates_pool(variant.tolerations, bin.pool)
         {
@@ -158,7 +159,7 @@ impl State<'_> {
     }
 
     /// Puts pods onto an open bin as found by [`State::fit_bin`].
-    pub(crate) fn commit(&mut self, demand: DemandId, rung: u8, bin: usize, fit: Fit) {
+    pub(crate) fn commit(&mut self, demand: DemandId, rung: u16, bin: usize, fit: Fit) {
         let (class, variant) = (self.class_of(demand), self.variant(demand, rung));
         let world = self.world;
         let by = i32::try_from(fit.count).unwrap_or(i32::MAX);
@@ -176,7 +177,7 @@ impl State<'_> {
         target.add_item(demand, rung, fit.count);
         for &group in &class.selected {
             if world.groups.keys[world.topo_key_of(group)].host {
-                self.bins[bin].add_on_host(group, by, 0);
+                self.bins[bin].add_selected(group, by);
                 self.ledger.add_total(group, by);
             } else if let Some(domain) = self.bin_domain(bin, group) {
                 self.ledger.add_in_domain(world, group, domain, by);
@@ -185,7 +186,7 @@ impl State<'_> {
         for &group in &variant.stated_anti {
             let key = world.topo_key_of(group);
             if world.groups.keys[key].host {
-                self.bins[bin].add_on_host(group, 0, by);
+                self.bins[bin].add_stating(group, by);
             } else if self.bins[bin].domains[key] != NO_DOMAIN {
                 let place = crate::topology::counts::Place::Domain(self.bins[bin].domains[key]);
                 self.ledger.add_stating(world, group, place, by);
@@ -242,7 +243,7 @@ impl State<'_> {
     pub(crate) fn open(
         &mut self,
         demand: DemandId,
-        rung: u8,
+        rung: u16,
         want: u32,
         choices: Option<&Choices>,
     ) -> Option<(usize, u32)> {
@@ -257,7 +258,7 @@ impl State<'_> {
     pub(crate) fn open_in(
         &mut self,
         demand: DemandId,
-        rung: u8,
+        rung: u16,
         pool: usize,
         want: u32,
         choices: Option<&Choices>,
@@ -294,29 +295,14 @@ impl State<'_> {
         if reach.rows.is_empty() {
             return None;
         }
-        let dims = world.dims.len();
-        let used: SmallVec<[i64; 4]> = SmallVec::from_elem(0, dims);
-        Some(Bin {
-            pool,
-            most_room: SmallVec::from_elem(i64::MAX, dims),
-            reach,
-            used,
-            items: SmallVec::new(),
-            pods: 0,
-            ports: SmallVec::new(),
-            hosts: SmallVec::new(),
-            domains: SmallVec::from_elem(NO_DOMAIN, world.groups.keys.len()),
-            reservation: None,
-            charged: SmallVec::new(),
-            min_values_relaxed: false,
-        })
+        Some(Bin::empty(pool, reach, world))
     }
 
     /// Reserved capacity first, where the pool and the pods allow it and some is left; otherwise bought capacity.
     fn fit_new(
         &self,
         demand: DemandId,
-        rung: u8,
+        rung: u16,
         mut bin: Bin,
         want: u32,
         choices: Option<&Choices>,

@@ -55,7 +55,7 @@ impl<'w> State<'w> {
     pub(crate) fn open_bought(
         &mut self,
         demand: DemandId,
-        rung: u8,
+        rung: u16,
         pool: usize,
         want: u32,
         choices: Option<&Choices>,

@@ -122,7 +122,7 @@ impl<'w> State<'w> {
         self.world.classes.get(self.demands[demand as usize].class)
     }
 
-    pub(crate) fn variant(&self, demand: DemandId, rung: u8) -> &'w Variant {
+    pub(crate) fn variant(&self, demand: DemandId, rung: u16) -> &'w Variant {
         &self.class_of(demand).ladder(self.options.preferences)[rung as usize]
     }
 

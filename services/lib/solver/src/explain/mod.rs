@@ -60,6 +60,8 @@ pub enum Rule {
     ResourceClaims,
     UninitializedNode,
     HigherWeight,
+    /// No place was found, and no time was left to say why.
+    Deadline,
 }
 
 impl Rule {
@@ -85,6 +87,7 @@ impl Rule {
             Self::ResourceClaims => "resource-claims",
             Self::UninitializedNode => "uninitialized-node",
             Self::HigherWeight => "higher-weight",
+            Self::Deadline => "deadline",
         }
     }
 }
@@ -110,6 +113,13 @@ impl Explanation {
 
     pub(crate) fn rejected(why: &str) -> Self {
         Self::plain(Rule::Validation, why)
+    }
+
+    pub(crate) fn cut_short() -> Self {
+        Self::plain(
+            Rule::Deadline,
+            "no node was found for it, and the deadline came before the reason was looked for",
+        )
     }
 
     pub(crate) fn on_uninitialized(node: &str) -> Self {

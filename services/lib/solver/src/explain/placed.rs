@@ -28,7 +28,7 @@ pub fn explain(
     }
     let all = world.pending.iter().chain(world.nodes.iter().flat_map(|n| &n.pods));
     let pod = all.into_iter().find(is)?;
-    let demands = demands(world, std::iter::once((pod, Origin::Pending)));
+    let demands = demands(world, Vec::new(), std::iter::once((pod, Origin::Pending)));
     let state = State::new(world, options, &demands, &[]);
     let explainer = Explainer::new(&state);
     let same = |p: &crate::plan::PodRef| &*p.namespace == namespace && &*p.name == name;

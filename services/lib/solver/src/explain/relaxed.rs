@@ -14,14 +14,14 @@ pub fn relaxed(snapshot: &Snapshot, namespace: &str, name: &str, options: &Optio
     let Some(pod) = world.pending.iter().find(|p| &*p.namespace == namespace && &*p.name == name) else {
         return Vec::new();
     };
-    let demands = demands(world, std::iter::once((pod, Origin::Pending)));
+    let demands = demands(world, Vec::new(), std::iter::once((pod, Origin::Pending)));
     let mut state = State::new(world, options, &demands, &[]);
     let class = state.class_of(0);
     if class.spec.uses_resource_claims {
         return Vec::new();
     }
     let rungs = class.ladder(options.preferences).len();
-    let fits = (0..rungs).find(|&rung| place_on_rung(&mut state, 0, rung as u8, 1) > 0);
+    let fits = (0..rungs).find(|&rung| place_on_rung(&mut state, 0, rung as u16, 1, &|| true) > 0);
     // Tolerating soft taints is the last step of every ladder, whether it is there or not.
     let dropped = given_up(&class.spec, options.preferences, true);
     dropped.iter().take(fits.unwrap_or(0)).map(ToString::to_string).collect()

@@ -43,10 +43,14 @@ pub(crate) fn run(
                 timed_out = true;
                 break 'passes;
             }
-            let placed = place(state, demand, want);
-            tried[demand as usize] = true;
+            let placed = place(state, demand, want, keep_going);
             left[demand as usize] -= placed;
             progress |= placed > 0;
+            if placed < want && !keep_going() {
+                timed_out = true;
+                break 'passes;
+            }
+            tried[demand as usize] = true;
         }
         if left.iter().all(|n| *n == 0) {
             break;
@@ -71,25 +75,31 @@ fn depends_on_others(state: &State<'_>, demand: DemandId) -> bool {
 }
 
 /// Places up to `want` pods, relaxing preferences one by one. Returns how many.
-pub(crate) fn place(state: &mut State<'_>, demand: DemandId, want: u32) -> u32 {
+fn place(state: &mut State<'_>, demand: DemandId, want: u32, keep_going: &(dyn Fn() -> bool + Sync)) -> u32 {
     let class = state.class_of(demand);
     if class.spec.uses_resource_claims {
         return 0;
     }
     let mut left = want;
     for rung in 0..class.ladder(state.options.preferences).len() {
-        left -= place_on_rung(state, demand, rung as u8, left);
-        if left == 0 {
+        left -= place_on_rung(state, demand, rung as u16, left, keep_going);
+        if left == 0 || !keep_going() {
             break;
         }
     }
     want - left
 }
 
-pub(crate) fn place_on_rung(state: &mut State<'_>, demand: DemandId, rung: u8, want: u32) -> u32 {
+pub(crate) fn place_on_rung(
+    state: &mut State<'_>,
+    demand: DemandId,
+    rung: u16,
+    want: u32,
+    keep_going: &(dyn Fn() -> bool + Sync),
+) -> u32 {
     let (class, variant) = (state.class_of(demand), state.variant(demand, rung));
     if variant.domain_groups.is_empty() && class.kept_from_domain.is_empty() {
-        return place_freely(state, demand, rung, want);
+        return place_freely(state, demand, rung, want, keep_going);
     }
     let mut left = want;
     while left > 0 {
@@ -101,11 +111,20 @@ pub(crate) fn place_on_rung(state: &mut State<'_>, demand: DemandId, rung: u8, w
             break;
         }
         left -= placed;
+        if left > 0 && !keep_going() {
+            break;
+        }
     }
     want - left
 }
 
-fn place_freely(state: &mut State<'_>, demand: DemandId, rung: u8, want: u32) -> u32 {
+fn place_freely(
+    state: &mut State<'_>,
+    demand: DemandId,
+    rung: u16,
+    want: u32,
+    keep_going: &(dyn Fn() -> bool + Sync),
+) -> u32 {
     let mut left = want - state.fill_existing(demand, rung, want, None);
     for bin in 0..state.bins.len() {
         if left == 0 {
@@ -121,12 +140,15 @@ fn place_freely(state: &mut State<'_>, demand: DemandId, rung: u8, want: u32) ->
             Some((_, count)) => left -= count,
             None => break,
         }
+        if left > 0 && !keep_going() {
+            break;
+        }
     }
     want - left
 }
 
 /// Places pods on the first place that takes any, under the domain rules as they stand.
-fn one_step(state: &mut State<'_>, demand: DemandId, rung: u8, want: u32, choices: &Choices) -> u32 {
+fn one_step(state: &mut State<'_>, demand: DemandId, rung: u16, want: u32, choices: &Choices) -> u32 {
     let placed = state.fill_existing(demand, rung, want, Some(choices));
     if placed > 0 {
         return placed;
@@ -162,7 +184,7 @@ fn by_rank(state: &State<'_>, choices: &Choices) -> Vec<usize> {
 }
 
 /// A pod wants to be with others whose node has not been given a domain yet: gives it one.
-fn decide_a_target(state: &mut State<'_>, demand: DemandId, rung: u8) -> bool {
+fn decide_a_target(state: &mut State<'_>, demand: DemandId, rung: u16) -> bool {
     let world = state.world;
     let variant = state.variant(demand, rung);
     for &group in &variant.domain_groups {

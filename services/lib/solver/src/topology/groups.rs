@@ -127,12 +127,18 @@ impl Groups {
 
     fn add_link(&self, class: &mut ClassData, id: GroupId) {
         let rule = &self.get(id).rule;
-        class.selected.push(id);
+        insert(&mut class.selected, id);
         if rule.is_required_anti_affinity() {
             let list = if rule.is_host() { &mut class.kept_from_host } else { &mut class.kept_from_domain };
-            list.push(id);
+            insert(list, id);
         }
     }
+}
+
+/// Lists of groups are in ascending order, so that looking one up is quick.
+fn insert(list: &mut Vec<GroupId>, id: GroupId) {
+    let at = list.partition_point(|known| *known < id);
+    list.insert(at, id);
 }
 
 /// Classes by one of their labels, so that a selector need not be tried on all.

@@ -6,6 +6,7 @@
 
 pub mod catalogue;
 pub mod generate;
+pub mod hard;
 pub mod random;
 pub mod to_input;
 

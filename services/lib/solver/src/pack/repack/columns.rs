@@ -111,20 +111,20 @@ pub(crate) fn price(problem: &Problem, proof: Proof, keep_going: &(dyn Fn() -> b
             continue;
         }
         if proof == Proof::Quick {
-            bound = bound.max(knapsack::certify(problem, &duals, &need));
+            bound = bound.max(knapsack::certify(problem, &duals, &need, keep_going));
         }
         if !exact {
             break;
         }
         if !done && !stale {
             work += 2 * problem.kinds.len() * problem.sizes.len();
-            let better = knapsack::rounded(problem, &duals);
+            let better = knapsack::rounded(problem, &duals, keep_going);
             if !better.is_empty() {
                 better.into_iter().for_each(|load| add(problem, &mut lp, &mut loads, load));
                 continue;
             }
         }
-        let (certified, better) = knapsack::search(problem, &duals, &need);
+        let (certified, better) = knapsack::search(problem, &duals, &need, keep_going);
         bound = bound.max(certified);
         work += 4 * problem.kinds.len() * problem.sizes.len();
         searches += 1;

@@ -7,7 +7,7 @@ use super::problem::{Load, Problem};
 /// Kinds that are tried for the emptied nodes, beside those in use.
 const MOST_KINDS: usize = 64;
 /// How much other values may lead a fill away from what the duals say: large pods first, or small ones.
-const TILTS: [f64; 5] = [0.7, 0.85, 1.0, 1.15, 1.3];
+const TILTS: [Tilt; 5] = [Tilt::Flatter(2), Tilt::Flatter(3), Tilt::None, Tilt::Steeper(3), Tilt::Steeper(2)];
 /// By how much a kind may hold more value for money at tilted values.
 const TILTED_MORE: f64 = 1.25;
 
@@ -54,7 +54,7 @@ impl<'a> Improver<'a> {
             value,
             good,
             kinds,
-            tilts: TILTS.iter().map(|by| tilted(value, *by)).collect(),
+            tilts: TILTS.iter().map(|by| by.of(value)).collect(),
             loads,
             worths,
             chance: Sequence(0x9E37_79B9_7F4A_7C15),
@@ -150,10 +150,30 @@ impl<'a> Improver<'a> {
     }
 }
 
-/// Values with more (or less) weight on what is worth more than the mean, which keeps its value.
-fn tilted(value: &[f64], by: f64) -> Vec<f64> {
-    let mean = (value.iter().sum::<f64>() / value.len().max(1) as f64).max(f64::MIN_POSITIVE);
-    value.iter().map(|v| v * (v / mean).powf(by - 1.0)).collect()
+/// More (or less) weight on what is worth more than the mean, which keeps its value. Roots are taken by taking square roots:
+/// unlike powers, those are the same on every machine.
+#[derive(Clone, Copy, Debug)]
+enum Tilt {
+    None,
+    /// Multiplies by the root of the ratio to the mean, and by a lesser root: 2 stands for the power of 5/16, 3 for 5/32.
+    Steeper(u32),
+    /// Divides by it.
+    Flatter(u32),
+}
+
+impl Tilt {
+    fn of(self, value: &[f64]) -> Vec<f64> {
+        let mean = (value.iter().sum::<f64>() / value.len().max(1) as f64).max(f64::MIN_POSITIVE);
+        let root = |ratio: f64, halvings: u32| (0..halvings).fold(ratio, |root, _| root.sqrt());
+        let factor = |ratio: f64, halvings: u32| root(ratio, halvings) * root(ratio, halvings + 2);
+        let tilted = |v: &f64| match self {
+            Self::None => *v,
+            Self::Steeper(halvings) => v * factor(v / mean, halvings),
+            Self::Flatter(_) if *v <= 0.0 => *v,
+            Self::Flatter(halvings) => v / factor(v / mean, halvings),
+        };
+        value.iter().map(tilted).collect()
+    }
 }
 
 /// Kinds that are in use, and those that could hold nearly their price in value, the best first.

@@ -27,12 +27,21 @@ pub(crate) fn cautious(total: f64) -> i64 {
     (total * (1.0 - 1e-7)).floor().max(0.0) as i64
 }
 
-/// A lower bound from any values of sizes: scaled down until no kind can hold more value than it costs.
-pub(crate) fn certify(problem: &Problem, values: &[f64], need: &[f64]) -> i64 {
+/// A lower bound from any values of sizes: scaled down until no kind can hold more value than it costs. Zero if there was no
+/// time for it.
+pub(crate) fn certify(
+    problem: &Problem,
+    values: &[f64],
+    need: &[f64],
+    keep_going: &(dyn Fn() -> bool + Sync),
+) -> i64 {
     let mut over = 1.0_f64;
     let mut known: Vec<Vec<f64>> = Vec::new();
     // The dearest first: prices that are good for a large node mostly do for smaller ones, too.
     for kind in (0..problem.kinds.len() as KindId).rev() {
+        if !keep_going() {
+            return 0;
+        }
         let price = problem.price(kind);
         let items = items_of(problem, kind, values);
         let room = &problem.kinds[kind as usize].room[..];
@@ -54,7 +63,12 @@ pub(crate) fn certify(problem: &Problem, values: &[f64], need: &[f64]) -> i64 {
 }
 
 /// As [`certify`], branching where the bound alone does not do. Also returns loads worth more than they cost, if any.
-pub(crate) fn search(problem: &Problem, values: &[f64], need: &[f64]) -> (i64, Vec<Load>) {
+pub(crate) fn search(
+    problem: &Problem,
+    values: &[f64],
+    need: &[f64],
+    keep_going: &(dyn Fn() -> bool + Sync),
+) -> (i64, Vec<Load>) {
     let mut over = 1.0_f64;
     let (mut steps, mut cuts) = (0, 0);
     let sizes = (problem.sizes.len() as u32).max(1);
@@ -62,6 +76,9 @@ pub(crate) fn search(problem: &Problem, values: &[f64], need: &[f64]) -> (i64, V
     let most_steps = MOST_STEPS_IN_ALL / sizes.max(FEW_SIZES) * FEW_SIZES;
     let mut better: Vec<(f64, Load)> = Vec::new();
     for kind in 0..problem.kinds.len() as KindId {
+        if !keep_going() {
+            return (0, Vec::new());
+        }
         let price = problem.price(kind);
         let mut bounded = Bounded::new(problem, kind, values);
         let root = bounded.root();
@@ -86,11 +103,18 @@ pub(crate) fn search(problem: &Problem, values: &[f64], need: &[f64]) -> (i64, V
 }
 
 /// Loads worth more than they cost, from cut pods rounded down and what still fits beside them: large nodes lose little by that.
-pub(crate) fn rounded(problem: &Problem, values: &[f64]) -> Vec<Load> {
+pub(crate) fn rounded(
+    problem: &Problem,
+    values: &[f64],
+    keep_going: &(dyn Fn() -> bool + Sync),
+) -> Vec<Load> {
     let all: Vec<u32> = problem.sizes.iter().map(|s| s.count).collect();
     let mut scratch = Scratch::default();
     let mut found: Vec<(f64, Load)> = Vec::new();
     for kind in 0..problem.kinds.len() as KindId {
+        if !keep_going() {
+            break;
+        }
         let price = problem.price(kind);
         let items = items_of(problem, kind, values);
         let cut = cut(problem, &problem.kinds[kind as usize].room, &items, None);

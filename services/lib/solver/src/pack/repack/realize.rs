@@ -1,10 +1,13 @@
 //! From a valid decision to a packing problem, and from its solution back to a valid decision.
 
+use std::borrow::Cow;
+
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use super::asks::{self, Ask, Choice};
 use super::columns;
-use super::problem::{Ask, Choice, Kind, KindId, Load, Problem, SizeId};
+use super::problem::{Kind, KindId, Load, Problem, SizeId};
 use crate::bits::Bits;
 use crate::engine::bin::{Bin, Item};
 use crate::engine::choice::Choices;
@@ -18,7 +21,7 @@ use crate::topology::group::Kind as RuleKind;
 #[derive(Clone, Debug)]
 pub(crate) struct Piece {
     demand: DemandId,
-    rung: u8,
+    rung: u16,
     pool: usize,
     count: u32,
     choices: Option<Choices>,
@@ -26,7 +29,7 @@ pub(crate) struct Piece {
     choosy: bool,
 }
 
-type PieceKey = (DemandId, u8, usize, Holds);
+type PieceKey = (DemandId, u16, usize, Holds);
 
 /// What can be packed again, and what stays as it is.
 pub(crate) struct Parts {
@@ -42,10 +45,14 @@ struct Frozen {
 }
 
 impl Parts {
-    pub(crate) fn of(state: &State<'_>) -> Self {
+    /// `None` if there was no time for it.
+    pub(crate) fn of(state: &State<'_>, keep_going: &(dyn Fn() -> bool + Sync)) -> Option<Self> {
         let mut index: FxHashMap<PieceKey, usize> = FxHashMap::default();
         let (mut pieces, mut frozen): (Vec<Piece>, Vec<Frozen>) = (Vec::new(), Vec::new());
         for bin in &state.bins {
+            if !keep_going() {
+                return None;
+            }
             if is_frozen(state, bin) {
                 frozen.push(Frozen { bin: bin.clone(), together: None });
                 continue;
@@ -72,48 +79,51 @@ impl Parts {
                 pieces[slot].count += item.count;
             }
         }
-        Self { pieces, frozen }
+        Some(Self { pieces, frozen })
     }
 
-    /// Nothing but price matters: no node is frozen, none that exists was used, no domain was decided, no pool was preferred
-    /// to another and no preference was in play. Then a bound of the packing bounds the whole plan.
-    pub(crate) fn are_everything(&self, state: &State<'_>) -> bool {
-        let pools = state.world.pools.iter().filter(|p| p.usable).count();
-        let policy = state.options.preferences;
-        self.frozen.is_empty()
-            && state.touched.is_empty()
-            && pools == 1
-            && self
-                .pieces
-                .iter()
-                .all(|p| p.choices.is_none() && state.class_of(p.demand).ladder(policy).len() == 1)
+    /// Nothing but price matters: no node is frozen, no domain was decided, no preference was in play, and all pieces are in one
+    /// pool. Returns that pool.
+    pub(crate) fn only_pool(&self, state: &State<'_>) -> Option<usize> {
+        let (first, policy) = (self.pieces.first()?, state.options.preferences);
+        let plain = |piece: &Piece| {
+            piece.pool == first.pool
+                && piece.choices.is_none()
+                && state.class_of(piece.demand).ladder(policy).len() == 1
+        };
+        (self.frozen.is_empty() && self.pieces.iter().all(plain)).then_some(first.pool)
     }
 
-    pub(crate) fn problem(&self, state: &State<'_>, choice: Choice) -> (Problem, Vec<SizeId>) {
-        let asks: Vec<Ask<'_>> = self
-            .pieces
-            .iter()
-            .map(|piece| {
-                let (cap, exclusion) = caps(state, piece.demand, piece.rung);
-                Ask {
-                    request: &state.class_of(piece.demand).requests,
-                    count: piece.count,
-                    cap,
-                    exclusion,
-                    reaches: reach_of(state, piece).into_iter().map(|r| (piece.pool, r)).collect(),
-                }
-            })
-            .collect();
-        Problem::new(state.world, &asks, &reserved(state), choice)
+    /// The problem, and the size of every piece; `None` if there was no time for it.
+    pub(crate) fn problem(
+        &self,
+        state: &State<'_>,
+        choice: Choice,
+        keep_going: &(dyn Fn() -> bool + Sync),
+    ) -> Option<(Problem, Vec<SizeId>)> {
+        let ask = |piece: &Piece| {
+            let (cap, exclusion) = caps(state, piece.demand, piece.rung);
+            Ask {
+                request: &state.class_of(piece.demand).requests,
+                count: piece.count,
+                cap,
+                exclusion,
+                reaches: reach_of(state, piece).into_iter().map(|r| (piece.pool, Cow::Owned(r))).collect(),
+            }
+        };
+        let asks: Vec<Ask<'_>> = self.pieces.iter().map(ask).collect();
+        asks::problem(state.world, &asks, &reserved(state), choice, keep_going)
     }
 
-    /// Packs the pieces as the loads say, and what does not go there wherever it fits. `None` if something is left over.
+    /// Packs the pieces as the loads say, and what does not go there wherever it fits. `None` if something is left over, or
+    /// there was no time for it.
     pub(crate) fn realize<'w>(
         &self,
         old: &State<'w>,
         problem: &Problem,
         size_of: &[SizeId],
         loads: &[Load],
+        keep_going: &(dyn Fn() -> bool + Sync),
     ) -> Option<State<'w>> {
         let mut state = old.without_bins();
         for frozen in &self.frozen {
@@ -133,6 +143,9 @@ impl Parts {
         let mut launched = Launched::default();
         for (index, piece) in self.pieces.iter().enumerate().filter(|(_, piece)| piece.count > 0) {
             if left[index] > 0 {
+                if !keep_going() {
+                    return None;
+                }
                 let alone = columns::best_alone(problem, size_of[index] as usize);
                 place_rest(&mut state, piece, problem, alone, &mut launched, &mut left[index]);
             }
@@ -338,7 +351,7 @@ fn reach_of(state: &State<'_>, piece: &Piece) -> Vec<Reach> {
 }
 
 /// Most pods of the demand on one node, and the rule that its pods share with others.
-pub(crate) fn caps(state: &State<'_>, demand: DemandId, rung: u8) -> (u32, Option<u32>) {
+pub(crate) fn caps(state: &State<'_>, demand: DemandId, rung: u16) -> (u32, Option<u32>) {
     let (class, variant) = (state.class_of(demand), state.variant(demand, rung));
     let mut cap = if class.ports.is_empty() { u32::MAX } else { 1 };
     let mut exclusion = None;
