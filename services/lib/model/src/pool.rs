@@ -43,6 +43,14 @@ pub struct DaemonSet {
     pub pod: Arc<PodSpec>,
 }
 
+impl DaemonSet {
+    /// Whether its pods are part of the overhead of nodes, new and existing. Dynamic resource allocation is not planned for,
+    /// so a DaemonSet with resource claims counts nowhere, as in Karpenter while it ignores DRA.
+    pub fn is_overhead(&self) -> bool {
+        !self.pod.uses_resource_claims
+    }
+}
+
 /// Everything that a scheduling decision depends on.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClusterInput {

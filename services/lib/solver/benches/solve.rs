@@ -8,7 +8,7 @@ use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use scenario::catalogue::families;
-use scenario::generate::{benchmark_mix, dense_cluster, deployments};
+use scenario::generate::{benchmark_mix, dense_cluster, deployments, teams};
 use solver::{Effort, Options, Snapshot};
 
 fn plans(criterion: &mut Criterion) {
@@ -60,5 +60,18 @@ fn snapshots(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, plans, what_ifs, snapshots);
+/// The second opinion on a plan of a thousand new nodes in twenty pools.
+fn checks(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("check");
+    group.sample_size(10);
+    let (input, options) = (teams(5000, 200, 20).to_input(), Options::default());
+    let plan = solver::solve(&Snapshot::build(input.clone()), &options, &|| true);
+    let name = format!("5000 pods on {} new nodes", plan.new_nodes.len());
+    group.bench_function(name, |bencher| {
+        bencher.iter(|| black_box(solver::check::check(&input, &plan, &options)));
+    });
+    group.finish();
+}
+
+criterion_group!(benches, plans, what_ifs, snapshots, checks);
 criterion_main!(benches);

@@ -91,8 +91,9 @@ pub(crate) fn accepts(labels: &LabelMap, asked: &Requirements) -> bool {
     })
 }
 
-/// Whether the daemon will run on the node.
+/// Whether the daemon is overhead of the node.
 pub(crate) fn expects(node: &Node, labels: &LabelMap, daemon: &DaemonSet) -> bool {
-    daemon_tolerates(&daemon.pod, node.scheduling_taints())
+    daemon.is_overhead()
+        && daemon_tolerates(&daemon.pod, node.scheduling_taints())
         && required_alternatives(&daemon.pod).iter().any(|asked| accepts(labels, asked))
 }

@@ -194,9 +194,9 @@ fn daemon_overhead(
         .with(Requirement::is(labels::INITIALIZED, labels::TRUE));
     let offer = Offer { template: &template, table, cells: input.cells, well_known: input.well_known };
     let base = offer.of_template();
-    for daemon in input.daemons {
+    for daemon in input.daemons.iter().filter(|daemon| daemon.is_overhead()) {
         let spec = &*daemon.pod;
-        if spec.uses_resource_claims || !daemon_tolerates(spec, &pool.taints) {
+        if !daemon_tolerates(spec, &pool.taints) {
             continue;
         }
         let mut rows = Bits::new(table.len());

@@ -97,6 +97,8 @@ impl Offer<'_> {
                 own.overlaps(requirement) || (requirement.allows_absence() && own.is_empty())
             }
             Some(own) => self.keep_loose(reach, own.intersect(requirement)),
+            // The label must not be there, and the rows that are left do not have it.
+            None if requirement.is_empty() => requirement.allows_absence(),
             None if typed || self.well_known.has(key) => self.keep_loose(reach, requirement.clone()),
             // Nobody will put the label on the node.
             None => requirement.allows_absence(),

@@ -61,7 +61,11 @@ pub(super) fn check(cluster: &Cluster<'_>, domains: &Domains, found: &mut Vec<Vi
         }
     }
     // What others vouch for goes first: being the first of one's kind is open to one domain only.
-    while party.admit_joining() || party.admit_first() {}
+    while party.admit_joining() || party.admit_first() {
+        if !cluster.in_time() {
+            return;
+        }
+    }
     for guest in party.guests.iter().filter(|guest| !guest.admitted) {
         let unmet = guest.asks.iter().find(|ask| !party.shares(guest, **ask));
         let key = unmet.or_else(|| guest.asks.first()).map_or("", |ask| &party.wishes[*ask].key);

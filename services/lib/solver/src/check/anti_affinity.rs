@@ -23,6 +23,9 @@ pub(super) fn check(cluster: &Cluster<'_>, domains: &Domains, found: &mut Vec<Vi
     let mut index_of: BTreeMap<(usize, usize), usize> = BTreeMap::new();
     let mut reported = BTreeSet::new();
     for Counted { pod, sample, site, new } in cluster.counted() {
+        if !pod.spec.anti_affinity.is_empty() && !cluster.in_time() {
+            return;
+        }
         for (number, term) in pod.spec.anti_affinity.iter().enumerate() {
             let index = *index_of.entry((*sample, number)).or_insert_with(|| {
                 let selected = Selected::by_term(cluster.input, pod, term);

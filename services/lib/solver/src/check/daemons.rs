@@ -17,7 +17,8 @@ use super::taints::bears_hard;
 pub(super) fn on<'a>(daemons: &'a [DaemonSet], labels: &Labels<'_>, taints: &[&Taint]) -> Vec<&'a PodSpec> {
     let comes =
         |pod: &&PodSpec| bears_hard(pod, taints.iter().copied()) && selects(pod, |asked| runs(labels, asked));
-    daemons.iter().map(|daemon| &*daemon.pod).filter(comes).collect()
+    let overhead = daemons.iter().filter(|daemon| daemon.is_overhead());
+    overhead.map(|daemon| &*daemon.pod).filter(comes).collect()
 }
 
 fn runs(on: &Labels<'_>, term: &Requirements) -> bool {

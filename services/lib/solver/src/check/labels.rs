@@ -75,16 +75,42 @@ impl Labels<'_> {
         selects(pod, |asked| self.satisfy(asked))
     }
 
-    pub(super) fn may_satisfy_pod(&self, pod: &PodSpec) -> bool {
-        selects(pod, |asked| self.may_satisfy(asked))
+    fn may_be_selected(&self, by: &Selection<'_>) -> bool {
+        by.holds(|asked| self.may_satisfy(asked))
     }
 }
 
-/// Node selector and any of the required terms, each judged by itself: an intersection of contradictory ones would look like
-/// a wish for nodes without the label.
+/// Node selector and required node affinity of a pod, read once for many nodes.
+pub(super) struct Selection<'p> {
+    selector: Requirements,
+    terms: &'p [Requirements],
+}
+
+impl<'p> Selection<'p> {
+    pub(super) fn of(pod: &'p PodSpec) -> Self {
+        Self { selector: Requirements::from_labels(&pod.node_selector), terms: &pod.required_node_affinity }
+    }
+
+    /// Each is judged by itself: an intersection of contradictory ones would look like a wish for nodes without the label.
+    fn holds(&self, holds: impl Fn(&Requirements) -> bool) -> bool {
+        (self.terms.is_empty() || self.terms.iter().any(&holds)) && holds(&self.selector)
+    }
+
+    /// Whether the node may satisfy it in one of its outcomes.
+    pub(super) fn may_have(&self, outcomes: &[Labels<'_>]) -> bool {
+        // Most nodes of other pools are ruled out by their requirements, which all outcomes share.
+        if let Some(Labels::Outcome(any)) = outcomes.first()
+            && !self.holds(|asked| any.claim_overlaps(asked))
+        {
+            return false;
+        }
+        outcomes.iter().any(|labels| labels.may_be_selected(self))
+    }
+}
+
+/// Node selector and any of the required terms.
 pub(super) fn selects(pod: &PodSpec, holds: impl Fn(&Requirements) -> bool) -> bool {
-    let term = pod.required_node_affinity.is_empty() || pod.required_node_affinity.iter().any(&holds);
-    term && holds(&Requirements::from_labels(&pod.node_selector))
+    Selection::of(pod).holds(holds)
 }
 
 /// Node selector and required node affinity as OR-ed sets.
@@ -156,6 +182,14 @@ impl Outcome<'_> {
         // A label of the user's own comes from the pool's requirements; a well-known one that the type lacks is not there.
         let custom = !labels::is_well_known(key) && !self.input.extra_well_known.contains(key);
         self.pool.requirements.get(key).filter(|r| custom && !r.is_empty()).cloned()
+    }
+
+    /// Whether the node's requirements leave a value for each of the asked, as far as they name the label. No outcome has a
+    /// value beyond them.
+    fn claim_overlaps(&self, asked: &Requirements) -> bool {
+        asked
+            .iter()
+            .all(|r| r.allows_absence() || self.claim.get(r.key()).is_none_or(|claimed| claimed.overlaps(r)))
     }
 
     /// Whether the node's and the pool's requirements let it become this type, whichever the offering.

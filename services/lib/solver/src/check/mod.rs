@@ -19,7 +19,9 @@ mod launch;
 mod limits;
 mod min_values;
 mod outcomes;
+mod overheads;
 mod ports;
+mod rejected;
 mod reservations;
 mod resources;
 mod selection;
@@ -38,6 +40,7 @@ use model::pool::ClusterInput;
 use crate::options::Options;
 use crate::plan::Plan;
 use domains::Domains;
+pub use rejected::{HeldPod, hold_back};
 use sites::Cluster;
 pub use violation::{Place, Violation};
 
@@ -53,23 +56,39 @@ pub fn check_without(
     plan: &Plan,
     options: &Options,
 ) -> Vec<Violation> {
+    judge(&Cluster::new(input, removed, plan, options, &|| true), plan, options)
+}
+
+/// As [`check`], while `keep_going` says so. `Err` has what was found until then: rules of single nodes come first, those of
+/// topology, which compare nodes with each other, last.
+pub fn check_within(
+    input: &ClusterInput,
+    plan: &Plan,
+    options: &Options,
+    keep_going: &dyn Fn() -> bool,
+) -> Result<Vec<Violation>, Vec<Violation>> {
+    let cluster = Cluster::new(input, &BTreeSet::new(), plan, options, keep_going);
+    let found = judge(&cluster, plan, options);
+    if cluster.in_time() { Ok(found) } else { Err(found) }
+}
+
+fn judge(cluster: &Cluster<'_>, plan: &Plan, options: &Options) -> Vec<Violation> {
     let mut found = Vec::new();
-    let cluster = Cluster::new(input, removed, plan, options);
-    accounting::check(&cluster, plan, &mut found);
-    claim::check(&cluster, &mut found);
-    existing::check(&cluster, options, &mut found);
-    resources::check(&cluster, &mut found);
-    selection::check(&cluster, &mut found);
-    taints::check(&cluster, &mut found);
-    ports::check(&cluster, &mut found);
-    volumes::check(&cluster, &mut found);
-    let domains = Domains::of(&cluster);
-    spread::check(&cluster, &domains, &mut found);
-    affinity::check(&cluster, &domains, &mut found);
-    anti_affinity::check(&cluster, &domains, &mut found);
-    limits::check(&cluster, &mut found);
-    min_values::check(&cluster, options, &mut found);
-    reservations::check(&cluster, &mut found);
-    launch::check(&cluster, plan, options, &mut found);
+    accounting::check(cluster, plan, &mut found);
+    claim::check(cluster, &mut found);
+    existing::check(cluster, options, &mut found);
+    resources::check(cluster, &mut found);
+    selection::check(cluster, &mut found);
+    taints::check(cluster, &mut found);
+    ports::check(cluster, &mut found);
+    volumes::check(cluster, &mut found);
+    limits::check(cluster, &mut found);
+    min_values::check(cluster, options, &mut found);
+    reservations::check(cluster, &mut found);
+    launch::check(cluster, plan, options, &mut found);
+    let domains = Domains::of(cluster);
+    spread::check(cluster, &domains, &mut found);
+    affinity::check(cluster, &domains, &mut found);
+    anti_affinity::check(cluster, &domains, &mut found);
     found
 }

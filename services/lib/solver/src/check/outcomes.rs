@@ -16,6 +16,7 @@ use model::requirements::Requirements;
 use model::resources::Resources;
 
 use super::labels::{Labels, Outcome};
+use super::overheads::Overheads;
 use super::resources;
 use crate::plan::NewNode;
 
@@ -24,7 +25,8 @@ pub(super) struct Outcomes<'a> {
     /// Those of one type are beside each other.
     pub(super) all: Vec<Labels<'a>>,
     by_type: BTreeMap<&'a str, Range<usize>>,
-    /// By resource: the most that daemons take in any of them.
+    /// By resource: the most that daemons take on any of the types, however it is launched. As in Karpenter, a claim states
+    /// the daemons of a type, not of an offering.
     pub(super) most_overhead: Resources,
     /// By resource: the least that any of them leaves for pods.
     least_room: Resources,
@@ -89,11 +91,12 @@ pub(super) struct Ways<'a> {
     input: &'a ClusterInput,
     use_reserved: bool,
     known: Vec<Claimed<'a>>,
+    overheads: Overheads<'a>,
 }
 
 impl<'a> Ways<'a> {
     pub(super) fn new(input: &'a ClusterInput, use_reserved: bool) -> Self {
-        Self { input, use_reserved, known: Vec::new() }
+        Self { input, use_reserved, known: Vec::new(), overheads: Overheads::new(input) }
     }
 
     /// Ways of launching a listed type that the requirements allow and that hold the pods; of a type that never holds them, all
@@ -129,7 +132,7 @@ impl<'a> Ways<'a> {
         if let Some(shared) = claimed.lists.get(&list).filter(|shared| shared.hold(&wanted)) {
             return (Rc::clone(shared), true);
         }
-        let types: Vec<Rc<OfType<'a>>> = claimed.listed(input, use_reserved, node);
+        let types: Vec<Rc<OfType<'a>>> = claimed.listed(input, use_reserved, &mut self.overheads, node);
         let all = Rc::new(all_of(&types));
         claimed.lists.insert(list, Rc::clone(&all));
         if all.hold(&wanted) { (all, true) } else { (Rc::new(holding(&types, &wanted)), false) }
@@ -137,9 +140,15 @@ impl<'a> Ways<'a> {
 }
 
 impl<'a> Claimed<'a> {
-    fn listed(&mut self, input: &'a ClusterInput, use_reserved: bool, node: &NewNode) -> Vec<Rc<OfType<'a>>> {
+    fn listed(
+        &mut self,
+        input: &'a ClusterInput,
+        use_reserved: bool,
+        daemons: &mut Overheads<'a>,
+        node: &NewNode,
+    ) -> Vec<Rc<OfType<'a>>> {
         let (pool, requirements): (&'a NodePool, &'a Arc<Requirements>) = (self.pool, self.requirements);
-        let of = |instance: &'a InstanceType| {
+        let mut of = |instance: &'a InstanceType| {
             let usable =
                 |o: &&Offering| o.is_open() && (use_reserved || o.capacity_type != CapacityType::Reserved);
             let outcome =
@@ -147,13 +156,13 @@ impl<'a> Claimed<'a> {
             let is_allowed = instance.offerings.first().is_some_and(|any| outcome(any).allows_type());
             let offerings = if is_allowed { &instance.offerings[..] } else { &[] };
             let allowed = offerings.iter().filter(usable).map(outcome).filter(Outcome::allows_offering);
-            let mut most_overhead = Resources::new();
             let with_room = |way: Outcome<'a>| {
-                let overhead = resources::overhead(input, pool, way);
-                most_overhead.max(&overhead);
+                let overhead = daemons.overhead(way);
                 (way, resources::room(way, &overhead))
             };
             let ways: Vec<(Outcome<'a>, Resources)> = allowed.map(with_room).collect();
+            let most_overhead =
+                if ways.is_empty() { Resources::new() } else { daemons.most_overhead(pool, instance) };
             let least_room = least(ways.iter().map(|(_, room)| room));
             Rc::new(OfType { name: &instance.name, ways, most_overhead, least_room })
         };

@@ -28,6 +28,7 @@ pub(super) struct Cluster<'a> {
     /// One pod for each specification and namespace: rules about whom a selector has need ask no others.
     pub(super) samples: Vec<&'a Pod>,
     counted: Vec<Counted<'a>>,
+    keep_going: &'a dyn Fn() -> bool,
     /// Domains that pools can make, by pool and key, once they were asked for.
     pub(super) of_pools: RefCell<BTreeMap<PoolAndKey, Rc<BTreeSet<String>>>>,
 }
@@ -74,6 +75,7 @@ impl<'a> Cluster<'a> {
         removed: &BTreeSet<&str>,
         plan: &'a Plan,
         options: &Options,
+        keep_going: &'a dyn Fn() -> bool,
     ) -> Self {
         let to_place = to_place(input, removed);
         let find = |pods: &[PodRef]| -> Vec<&'a Pod> {
@@ -138,8 +140,14 @@ impl<'a> Cluster<'a> {
             samples,
             counted,
             sites,
+            keep_going,
             of_pools: RefCell::default(),
         }
+    }
+
+    /// The deadline has not come yet.
+    pub(super) fn in_time(&self) -> bool {
+        (self.keep_going)()
     }
 
     /// Nodes to be made whose pool exists.

@@ -13,7 +13,7 @@ use model::taint::{Effect, Toleration};
 use super::domains::Domains;
 use super::selectors::Selected;
 use super::sites::{Cluster, Counted, Site};
-use super::spread_domains::{counts, known, least};
+use super::spread_domains::{Participants, least};
 use super::violation::Violation;
 
 /// Pods of the plan that state the same constraint and see the same nodes.
@@ -37,6 +37,9 @@ impl<'a> Group<'a> {
 
 pub(super) fn check(cluster: &Cluster<'_>, domains: &Domains, found: &mut Vec<Violation>) {
     for group in groups(cluster) {
+        if !cluster.in_time() {
+            return;
+        }
         check_group(cluster, domains, &group, found);
     }
 }
@@ -98,8 +101,9 @@ fn wrong_if(cluster: &Cluster<'_>, domains: &Domains, group: &Group<'_>, relaxed
         owner.tolerations.push(Toleration::of_every_soft_taint());
     }
     let owner = &owner;
-    let counts = counts(cluster, domains, constraint, &group.selected, owner);
-    let known = known(cluster, constraint, owner);
+    let participants = Participants::of(cluster, constraint, owner);
+    let counts = participants.counts(domains, constraint, &group.selected);
+    let known = participants.domains(constraint, owner);
     let least = least(constraint, owner, &known, &counts);
     let mut alike: BTreeMap<&str, usize> = BTreeMap::new();
     for (_, site) in group.owners.iter().filter(|(pod, _)| group.selected.has(pod)) {

@@ -9,9 +9,10 @@ use model::pod::{NodeInclusionPolicy, PodSpec, TopologySpread};
 use model::pool::NodePool;
 use model::requirement::Requirement;
 use model::taint::Taint;
+use rustc_hash::FxHashMap;
 
 use super::domains::Domains;
-use super::labels::{Labels, template_labels, terms};
+use super::labels::{Labels, Selection, template_labels, terms};
 use super::selectors::Selected;
 use super::sites::{Cluster, Kind, Site};
 
@@ -24,66 +25,78 @@ pub(super) struct Counts {
     pub(super) after: BTreeMap<String, usize>,
 }
 
-pub(super) fn counts(
-    cluster: &Cluster<'_>,
-    domains: &Domains,
-    constraint: &TopologySpread,
-    selected: &Selected,
-    owner: &PodSpec,
-) -> Counts {
-    let mut counts = Counts::default();
-    let takes_part: Vec<bool> =
-        cluster.sites.iter().map(|site| takes_part(site, constraint, owner)).collect();
-    let among = selected.among(cluster);
-    let mut by_site: BTreeMap<usize, (usize, usize)> = BTreeMap::new();
-    for pod in cluster.counted().filter(|pod| takes_part[pod.site] && among[pod.sample]) {
-        let (before, after) = by_site.entry(pod.site).or_default();
-        *before += usize::from(!pod.new);
-        *after += 1;
-    }
-    for (site, (before, after)) in by_site {
-        let Some(domain) = domains.at(&constraint.topology_key, site).certain() else { continue };
-        *counts.before.entry(domain.to_owned()).or_default() += before;
-        *counts.after.entry(domain.to_owned()).or_default() += after;
-    }
-    counts
+/// Whether pods of a node can count at all, by the constraint's policies on node affinity and taints. Asked once for all
+/// nodes that share their outcomes: hundreds of new nodes do, and each may have thousands of outcomes.
+pub(super) struct Participants<'c, 'a> {
+    cluster: &'c Cluster<'a>,
+    /// By site.
+    takes_part: Vec<bool>,
 }
 
-/// Whether pods of the node can count at all, by the constraint's policies on node affinity and taints.
-fn takes_part(site: &Site<'_>, constraint: &TopologySpread, owner: &PodSpec) -> bool {
-    let honors_affinity = constraint.node_affinity_policy == NodeInclusionPolicy::Honor;
-    if honors_affinity && !site.outcomes.all.iter().any(|labels| labels.may_satisfy_pod(owner)) {
-        return false;
+impl<'c, 'a> Participants<'c, 'a> {
+    pub(super) fn of(cluster: &'c Cluster<'a>, constraint: &TopologySpread, owner: &PodSpec) -> Self {
+        let selection = Selection::of(owner);
+        let honors_affinity = constraint.node_affinity_policy == NodeInclusionPolicy::Honor;
+        let honors_taints = constraint.node_taints_policy == NodeInclusionPolicy::Honor;
+        let takes_part = |site: &Site<'_>| {
+            (!honors_affinity || selection.may_have(&site.outcomes.all))
+                && (!honors_taints || bears_all(owner, site.taints().into_iter()))
+        };
+        let mut known: FxHashMap<*const (), bool> = FxHashMap::default();
+        let of = |site: &Site<'_>| *known.entry(site.outcomes.id()).or_insert_with(|| takes_part(site));
+        Self { cluster, takes_part: cluster.sites.iter().map(of).collect() }
     }
-    constraint.node_taints_policy == NodeInclusionPolicy::Ignore
-        || bears_all(owner, site.taints().into_iter())
+
+    pub(super) fn counts(
+        &self,
+        domains: &Domains,
+        constraint: &TopologySpread,
+        selected: &Selected,
+    ) -> Counts {
+        let mut counts = Counts::default();
+        let among = selected.among(self.cluster);
+        let mut by_site: BTreeMap<usize, (usize, usize)> = BTreeMap::new();
+        for pod in self.cluster.counted().filter(|pod| self.takes_part[pod.site] && among[pod.sample]) {
+            let (before, after) = by_site.entry(pod.site).or_default();
+            *before += usize::from(!pod.new);
+            *after += 1;
+        }
+        for (site, (before, after)) in by_site {
+            let Some(domain) = domains.at(&constraint.topology_key, site).certain() else { continue };
+            *counts.before.entry(domain.to_owned()).or_default() += before;
+            *counts.after.entry(domain.to_owned()).or_default() += after;
+        }
+        counts
+    }
+
+    /// Every domain that exists or that some pool could make, and that takes part.
+    pub(super) fn domains(&self, constraint: &TopologySpread, owner: &PodSpec) -> BTreeSet<String> {
+        let (cluster, key) = (self.cluster, labels::normalize(&constraint.topology_key));
+        let mut out = BTreeSet::new();
+        for (site, takes_part) in cluster.sites.iter().zip(&self.takes_part) {
+            if let Kind::Existing { node, goes: false } = site.kind
+                && node.registered
+                && *takes_part
+            {
+                let value = Labels::Node(node).get(key);
+                out.extend(value.and_then(|value| value.single().map(str::to_owned)));
+            }
+        }
+        let honors_taints = constraint.node_taints_policy == NodeInclusionPolicy::Honor;
+        for pool in cluster.input.pools.iter().filter(|pool| !pool.fixed_size) {
+            if !honors_taints || bears_all(owner, pool.taints.iter()) {
+                let reserved = |value: &String| key == labels::CAPACITY_TYPE && value == labels::RESERVED;
+                let values = known_of_pool(cluster, pool, key);
+                out.extend(values.iter().filter(|value| cluster.use_reserved || !reserved(value)).cloned());
+            }
+        }
+        out
+    }
 }
 
 /// Where taints matter for spreading, soft ones do too, as in the reference.
 fn bears_all<'t>(owner: &PodSpec, mut taints: impl Iterator<Item = &'t Taint>) -> bool {
     taints.all(|taint| taint.is_tolerated_by(&owner.tolerations))
-}
-
-/// Every domain that exists or that some pool could make, and that takes part.
-pub(super) fn known(cluster: &Cluster<'_>, constraint: &TopologySpread, owner: &PodSpec) -> BTreeSet<String> {
-    let key = labels::normalize(&constraint.topology_key);
-    let mut out = BTreeSet::new();
-    for (site, node) in cluster.nodes() {
-        let stays = !matches!(site.kind, Kind::Existing { goes: true, .. });
-        if node.registered && stays && takes_part(site, constraint, owner) {
-            let value = Labels::Node(node).get(key);
-            out.extend(value.and_then(|value| value.single().map(str::to_owned)));
-        }
-    }
-    let honors_taints = constraint.node_taints_policy == NodeInclusionPolicy::Honor;
-    for pool in cluster.input.pools.iter().filter(|pool| !pool.fixed_size) {
-        if !honors_taints || bears_all(owner, pool.taints.iter()) {
-            let reserved = |value: &String| key == labels::CAPACITY_TYPE && value == labels::RESERVED;
-            let values = known_of_pool(cluster, pool, key);
-            out.extend(values.iter().filter(|value| cluster.use_reserved || !reserved(value)).cloned());
-        }
-    }
-    out
 }
 
 fn known_of_pool(cluster: &Cluster<'_>, pool: &NodePool, key: &str) -> Rc<BTreeSet<String>> {

@@ -7,6 +7,7 @@ mod accounting;
 mod by_hand;
 mod claims;
 mod nodes;
+mod parts;
 mod pods;
 mod prices;
 mod topology;

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use model::pool::ClusterInput;
+use model::requirement::Operator;
 use model::taint::Effect;
 use solver::Options;
 
 use crate::by_hand::{broken, broken_without, large, new_node, plan, small};
-use crate::fixture::{PodBuilder, cluster, node, pod, pool, quantity};
+use crate::fixture::{PodBuilder, ZONES, cluster, node, pod, pool, quantity, requires};
 
 fn with_pods(pods: Vec<PodBuilder>) -> ClusterInput {
     let types = vec![small().build(), large().build()];
@@ -137,4 +138,50 @@ fn pods_tolerate_the_taints_of_their_node() {
     assert!(broken(&input, &swapped).is_empty());
     input.pools[0] = pool("default").types(vec![small().build()]).startup_taint("booting").build();
     assert!(broken(&input, &swapped).is_empty());
+}
+
+/// A claim states the daemons of its types as Karpenter does: also those that only run in other zones than its own.
+#[test]
+fn daemons_of_other_zones_may_be_stated() {
+    let input = cluster()
+        .pool(pool("default").types(vec![small().build()]))
+        .daemon(pod("zonal").cpu("100m").in_zone(ZONES[1]))
+        .pods(vec![pod("web").cpu("1").in_zone(ZONES[0]).build()])
+        .input();
+    let options = Options::default();
+    let plan = solver::solve(&solver::Snapshot::build(input.clone()), &options, &|| true);
+    assert_eq!(plan.new_nodes[0].requests.get("pods"), quantity("2"));
+    assert_eq!(solver::check::check(&input, &plan, &options), []);
+}
+
+/// A well-known label that no type has is absent from every new node.
+#[test]
+fn pods_and_daemons_may_ask_for_the_absence_of_a_label_that_no_type_has() {
+    let absent = || requires("special", Operator::DoesNotExist, &[]);
+    let input = cluster()
+        .pool(pool("default").types(vec![small().build()]))
+        .daemon(pod("everywhere").cpu("1").or_requires(absent()))
+        .pods(vec![pod("web").cpu("800m").or_requires(absent()).build()])
+        .input();
+    let options = Options::default();
+    let plan = solver::solve(&solver::Snapshot::build(input.clone()), &options, &|| true);
+    assert_eq!(plan.new_nodes[0].requests.get("cpu"), quantity("1800m"));
+    assert_eq!(solver::check::check(&input, &plan, &options), []);
+}
+
+/// A DaemonSet with resource claims is overhead for neither solver nor checker, on new nodes and on those that exist.
+#[test]
+fn daemons_with_resource_claims_are_no_overhead() {
+    let daemon = || pod("driver").cpu("1").host_port(8080).with_spec(|spec| spec.uses_resource_claims = true);
+    let tight = |name: &str| pod(name).cpu("1500m").host_port(8080).build();
+    let of_pool = || cluster().pool(pool("default").types(vec![small().build()])).daemon(daemon());
+    for input in [
+        of_pool().pods(vec![tight("new")]).input(),
+        of_pool().node(node("node-1").has("cpu", "2")).pods(vec![tight("existing")]).input(),
+    ] {
+        let options = solver::Options::default();
+        let plan = solver::solve(&solver::Snapshot::build(input.clone()), &options, &|| true);
+        assert!(plan.is_complete(), "{plan:?}");
+        assert_eq!(solver::check::check(&input, &plan, &options), []);
+    }
 }

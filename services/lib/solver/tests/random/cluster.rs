@@ -7,7 +7,7 @@ use model::pool::ClusterInput;
 use model::requirement::Operator;
 use model::taint::Effect;
 
-use super::pods::{namespaces, shape, workload};
+use super::pods::{bound_port, namespaces, node_term, shape, volumes, workload};
 use super::types::catalogue;
 use crate::fixture::{
     CAPACITY_TYPE, ClusterBuilder, NodeBuilder, PoolBuilder, ZONE, ZONES, cluster, node, pod, pool,
@@ -105,7 +105,20 @@ fn random_daemon(random: &mut Random) -> crate::fixture::PodBuilder {
     if random.one_in(6) {
         out = out.host_port(8080);
     }
-    out
+    if random.one_in(4) {
+        out = out.or_requires(node_term(random));
+    }
+    if random.one_in(8) {
+        out = out.tolerates_value("soft", "yes", Effect::PreferNoSchedule);
+    }
+    if random.one_in(12) {
+        out = out.request("fake.com/gpu", "1");
+    }
+    let (port, claims) = (random.one_in(8).then(|| bound_port(random)), random.one_in(4));
+    out.with_spec(|spec| {
+        spec.host_ports.extend(port);
+        spec.uses_resource_claims = claims;
+    })
 }
 
 fn with_node(mut out: ClusterBuilder, n: usize, random: &mut Random) -> ClusterBuilder {
@@ -143,6 +156,10 @@ fn with_node(mut out: ClusterBuilder, n: usize, random: &mut Random) -> ClusterB
 
 fn bound(node: &str, m: usize, random: &mut Random) -> Pod {
     let mut pod = shape(&format!("{node}-pod-{m}"), random).cpu("200m").memory("128Mi").on_node(node).build();
+    if random.one_in(6) {
+        // Numbers of its own, so that no pending pod has the same volume.
+        pod.volumes = volumes(100, m, random);
+    }
     pod.terminating = random.one_in(8);
     pod.reschedulable = !pod.terminating && !random.one_in(5);
     if random.one_in(8) {

@@ -84,6 +84,9 @@ fn spec(spec: &PodSpec) -> String {
     out += &part(" rather-with", &spec.preferred_affinity);
     out += &part(" rather-apart", &spec.preferred_anti_affinity);
     out += &part(" ports", &spec.host_ports);
+    if spec.uses_resource_claims {
+        out += " resource-claims";
+    }
     out
 }
 

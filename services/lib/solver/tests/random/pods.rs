@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use model::pod::{
-    HostPort, LabelSelector, NodeInclusionPolicy, Pod, PodAffinityTerm, Protocol, TopologySpread,
+    HostPort, LabelSelector, NodeInclusionPolicy, Pod, PodAffinityTerm, PodSpec, Protocol, TopologySpread,
 };
 use model::requirement::Operator;
 use model::requirements::Requirements;
@@ -28,11 +28,11 @@ pub(crate) fn workload(n: usize, random: &mut Random) -> Vec<Pod> {
         }
     }
     if random.one_in(20) {
-        let address = IpAddr::V4(Ipv4Addr::new(10, 0, 0, random.pick(&[1, 2])));
-        let mut spec = (*pods[0].spec).clone();
-        spec.host_ports.push(HostPort::new(Some(address), 8080, Protocol::Tcp));
-        let spec = Arc::new(spec);
-        pods.iter_mut().for_each(|pod| pod.spec = Arc::clone(&spec));
+        let port = bound_port(random);
+        change_spec(&mut pods, |spec| spec.host_ports.push(port));
+    }
+    if random.one_in(20) {
+        change_spec(&mut pods, |spec| spec.uses_resource_claims = true);
     }
     if random.one_in(30) {
         pods[0].rejected = Some("it names a restricted label".to_owned());
@@ -41,6 +41,22 @@ pub(crate) fn workload(n: usize, random: &mut Random) -> Vec<Pod> {
         pods.iter_mut().for_each(|pod| pod.buffer = true);
     }
     pods
+}
+
+fn change_spec(pods: &mut [Pod], change: impl FnOnce(&mut PodSpec)) {
+    let mut spec = (*pods[0].spec).clone();
+    change(&mut spec);
+    let spec = Arc::new(spec);
+    pods.iter_mut().for_each(|pod| pod.spec = Arc::clone(&spec));
+}
+
+/// A port of one address, or of another protocol.
+pub(crate) fn bound_port(random: &mut Random) -> HostPort {
+    let address = IpAddr::V4(Ipv4Addr::new(10, 0, 0, random.pick(&[1, 2])));
+    if random.one_in(3) {
+        return HostPort::new(None, 8080, Protocol::Udp);
+    }
+    HostPort::new(Some(address), 8080, Protocol::Tcp)
 }
 
 /// A pod of any shape, pending.
@@ -70,10 +86,10 @@ pub(crate) fn shape(name: &str, random: &mut Random) -> PodBuilder {
         let constraint = constraint(app, random);
         out = if random.one_in(4) { out.spread_anyway(constraint) } else { out.spread(constraint) };
     }
-    if random.one_in(6) {
+    for _ in 0..usize::from(random.one_in(6)) + usize::from(random.one_in(12)) {
         out = out.with(affinity(app, random));
     }
-    if random.one_in(5) {
+    for _ in 0..usize::from(random.one_in(5)) + usize::from(random.one_in(12)) {
         out = out.apart_from(affinity(app, random));
     }
     if random.one_in(12) {
@@ -84,6 +100,9 @@ pub(crate) fn shape(name: &str, random: &mut Random) -> PodBuilder {
     }
     if random.one_in(10) {
         out = out.host_port(random.pick(&[8080, 9090]));
+    }
+    if random.one_in(6) {
+        out = out.priority(random.pick(&[-10, 1000]));
     }
     out
 }
@@ -111,7 +130,7 @@ fn selection(mut out: PodBuilder, random: &mut Random) -> PodBuilder {
     out
 }
 
-fn node_term(random: &mut Random) -> Requirements {
+pub(crate) fn node_term(random: &mut Random) -> Requirements {
     match random.below(8) {
         0 => is(ZONE, &[ZONES[0], ZONES[1]]),
         1 => requires(ZONE, Operator::NotIn, &[ZONES[1]]),
@@ -156,7 +175,7 @@ fn affinity(app: &str, random: &mut Random) -> PodAffinityTerm {
     out
 }
 
-fn volumes(workload: usize, index: usize, random: &mut Random) -> Vec<model::pod::Volume> {
+pub(crate) fn volumes(workload: usize, index: usize, random: &mut Random) -> Vec<model::pod::Volume> {
     let shared = random.one_in(4);
     let claim =
         if shared { format!("default/shared-{workload}") } else { format!("default/v-{workload}-{index}") };

@@ -10,7 +10,7 @@ use model::resources::Resources;
 type PodChange = fn(&mut PodSpec);
 type PoolChange = fn(&mut NodePool);
 
-const OF_PODS: [PodChange; 14] = [
+const OF_PODS: [PodChange; 17] = [
     |s| s.labels.clear(),
     |s| s.requests = Resources::new(),
     |s| s.node_selector.clear(),
@@ -25,6 +25,9 @@ const OF_PODS: [PodChange; 14] = [
     |s| s.preferred_affinity.clear(),
     |s| s.preferred_anti_affinity.clear(),
     |s| s.host_ports.clear(),
+    |s| s.affinity.truncate(1),
+    |s| s.uses_resource_claims = false,
+    |s| s.priority = 0,
 ];
 
 const OF_POOLS: [PoolChange; 7] = [

@@ -123,6 +123,40 @@ pub fn deployments(pods: usize, count: usize, kinds: Vec<Kind>, seed: u64) -> Sc
     }
 }
 
+/// Deployments that spread over zones, on nodes of their team's pool: five pods fit the largest type that a pool allows.
+pub fn teams(pods: usize, count: usize, teams: usize) -> Scenario {
+    let team = |n: usize| labels(&[("example.com/team", &format!("team-{n}"))]);
+    let pools = (0..teams).map(|n| Pool {
+        name: format!("team-{n}"),
+        labels: team(n),
+        requirements: vec![
+            Term::within(CAPACITY_TYPE, &["spot", "on-demand"]),
+            Term { key: "karpenter.k8s.aws/instance-cpu".into(), operator: "Lt", values: vec!["9".into()] },
+        ],
+        ..Pool::default()
+    });
+    let workloads = (0..count).map(|n| {
+        let own = labels(&[("app", &format!("app-{n}"))]);
+        Workload {
+            name: format!("spread-{n}"),
+            replicas: pods / count + usize::from(n < pods % count),
+            milli_cpu: 1500,
+            mib: 512,
+            selector: team(n % teams),
+            spread: vec![Spread { key: ZONE, skew: 1, hard: true, labels: own.clone() }],
+            labels: own,
+            ..Workload::default()
+        }
+    });
+    Scenario {
+        name: format!("teams-{pods}-in-{count}-of-{teams}"),
+        kinds: families(),
+        pools: pools.collect(),
+        workloads: workloads.collect(),
+        ..Scenario::default()
+    }
+}
+
 /// Replicas that keep away from each other: one in each zone, or one on each node.
 fn apart(name: String, replicas: usize, key: &'static str, pool: Pool) -> Scenario {
     let own = labels(&[("app", "apart")]);
