@@ -1,9 +1,15 @@
 output "node_role_name" {
-  value = aws_iam_role.node.name
+  description = "Of the new node role; null with node_role_arns"
+  value       = one(aws_iam_role.node[*].name)
+}
+
+output "windows_node_role_name" {
+  value = one(aws_iam_role.windows_node[*].name)
 }
 
 output "interruption_queue_name" {
-  value = aws_sqs_queue.interruption.name
+  description = "For settings.interruptionQueue"
+  value       = element(split(":", local.queue_arn), 5)
 }
 
 output "service_role_arns" {

@@ -30,3 +30,51 @@ variable "manage_rules" {
   type        = bool
   default     = false
 }
+
+variable "node_role_arns" {
+  description = "Existing node roles, in place of a new one; their access to the cluster is left as it is"
+  type        = list(string)
+  default     = []
+}
+
+variable "queue_arn" {
+  description = "An existing interruption queue of this account and region, in place of a new one; its policy and rules are left as they are"
+  type        = string
+  default     = ""
+}
+
+variable "create_access_entry" {
+  description = "false where nodes join by the ConfigMap aws-auth (authentication mode CONFIG_MAP), or where the entry exists"
+  type        = bool
+  default     = true
+}
+
+variable "windows_nodes" {
+  description = "A second node role, for EC2NodeClasses of Windows: its access entry is of another type"
+  type        = bool
+  default     = false
+}
+
+variable "dead_letter_queue" {
+  description = "Keep messages that cannot be handled for 14 days in a queue of their own"
+  type        = bool
+  default     = false
+}
+
+variable "permissions_boundary" {
+  description = "ARN of a permissions boundary for all roles made here"
+  type        = string
+  default     = null
+}
+
+variable "path" {
+  description = "IAM path of all roles and policies made here"
+  type        = string
+  default     = "/"
+}
+
+variable "tags" {
+  description = "Tags of everything made here"
+  type        = map(string)
+  default     = {}
+}

@@ -348,6 +348,8 @@ def interrupt(control: Control, body: dict[str, Any]) -> Any:
         found = [control.instance({**body, "id": i}) for i in ids]
         for instance in found:
             world.events.notify(kind, instance, body)
+            if kind == "spot":
+                instance.spot_status = "marked-for-termination"
             ends = body.get("terminate", kind in ("spot", "capacity-reservation"))
             if ends:
                 instance.state_reason = {

@@ -1,9 +1,14 @@
-"""IAM's ListInstanceProfiles with its PathPrefix and paging, which moto ignores: whoever cleans up the
-profiles under a path would be shown, and would delete, everybody's."""
+"""IAM where moto differs: ListInstanceProfiles with its PathPrefix and paging, without which a cleaner of
+the profiles under a path would be shown, and would delete, all others; and policies of a CloudFormation
+template that are text (`!Sub`), which moto encodes a second time."""
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 from moto.core.responses import ActionResult
+from moto.iam.models import ManagedPolicy
 from moto.iam.responses import IamResponse
 
 from .filters import Pager
@@ -19,3 +24,13 @@ def install(pager: Pager) -> None:
         return ActionResult({"InstanceProfiles": page, "IsTruncated": token is not None, "Marker": token})
 
     IamResponse.list_instance_profiles = list_instance_profiles  # type: ignore[method-assign]
+
+    parsed = ManagedPolicy.create_from_cloudformation_json.__func__  # type: ignore[attr-defined]
+
+    def create_from_cloudformation_json(cls: Any, name: str, resource: dict[str, Any], *rest: Any, **more: Any) -> Any:
+        document = resource["Properties"].get("PolicyDocument")
+        if isinstance(document, str):
+            resource["Properties"]["PolicyDocument"] = json.loads(document)
+        return parsed(cls, name, resource, *rest, **more)
+
+    ManagedPolicy.create_from_cloudformation_json = classmethod(create_from_cloudformation_json)  # type: ignore

@@ -43,6 +43,7 @@ class Instance:
         self.version = 0
         self.ended: float | None = None
         self.impaired: dict[str, float] = {}
+        self.spot_status = "fulfilled"
         self.events: list[dict[str, Any]] = []
         self.running_since: float | None = None
         self._xml: Raw | None = None

@@ -50,6 +50,12 @@ class Launched(LocalAws):
         found = self.describe(instance_id)
         self.assertEqual("spot", found["InstanceLifecycle"])
         self.assertTrue(found["SpotInstanceRequestId"].startswith("sir-"))
+        mine = [{"Name": "instance-id", "Values": [instance_id]}]
+        (request,) = self.ec2.describe_spot_instance_requests(Filters=mine)["SpotInstanceRequests"]
+        self.assertEqual((found["SpotInstanceRequestId"], "fulfilled"), (request["SpotInstanceRequestId"], request["Status"]["Code"]))
+        control("POST", "/interrupt", id=instance_id, terminate=False)
+        marked = [*mine, {"Name": "status-code", "Values": ["marked-for-termination"]}]
+        self.assertEqual(1, len(self.ec2.describe_spot_instance_requests(Filters=marked)["SpotInstanceRequests"]))
 
     def test_user_data_can_be_read_back(self) -> None:
         (instance_id,) = self.fleet(["m5.large"])["Ids"]

@@ -6,6 +6,7 @@
 
 pub mod do_not_disrupt;
 pub mod duration;
+pub mod eviction;
 pub mod labels;
 pub mod price;
 pub mod quantity;

@@ -5,9 +5,9 @@ use std::fmt;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use model::catalog::LabelMap;
-use model::duration::GoDuration;
-use model::labels;
+use model::do_not_disrupt::DoNotDisrupt;
 use model::taint::{Taint, Toleration};
+use model::{eviction, labels};
 
 use super::budget::PodBudget;
 use super::pod::{is_terminal, owned_by};
@@ -40,24 +40,12 @@ impl fmt::Display for Obstacle {
     }
 }
 
-/// The annotation's meaning at `now`: `true` protects for good, a positive duration from the pod's start on (without a start
-/// time it protects); anything else does not count.
+/// Its annotation protects it at `now`.
 pub fn do_not_disrupt(pod: &Pod, now: Timestamp) -> bool {
-    let Some(value) = pod.metadata.annotations.as_ref().and_then(|all| all.get(labels::DO_NOT_DISRUPT))
-    else {
-        return false;
-    };
-    if value == labels::TRUE {
-        return true;
-    }
-    let Ok(length) = value.parse::<GoDuration>() else { return false };
-    if length.nanos() <= 0 {
-        return false;
-    }
-    match pod.status.as_ref().and_then(|s| s.start_time.as_ref()) {
-        Some(start) => now.as_nanosecond() - start.0.as_nanosecond() < i128::from(length.nanos()),
-        None => true,
-    }
+    let annotation = pod.metadata.annotations.as_ref().and_then(|all| all.get(labels::DO_NOT_DISRUPT));
+    let started = pod.status.as_ref().and_then(|status| status.start_time.as_ref());
+    let started = started.map(|time| time.0.as_nanosecond());
+    DoNotDisrupt::parse(annotation.map(String::as_str)).at(started, now.as_nanosecond()).is_active()
 }
 
 /// Neither finished nor on its way out.
@@ -87,10 +75,7 @@ fn held<'a>(
 ) -> Vec<&'a PodBudget> {
     let namespace = pod.metadata.namespace.as_deref().unwrap_or("default");
     let covering: Vec<&PodBudget> = budgets.iter().filter(|b| b.covers(namespace, labels)).collect();
-    match covering.as_slice() {
-        [only] if (only.lets_unready_go && unready(pod)) || !blocks(only) => Vec::new(),
-        _ => covering,
-    }
+    eviction::holding(covering, unready(pod), |only| !blocks(only), |only| only.lets_unready_go)
 }
 
 /// Whether the pod's node may not be disrupted gracefully because of it (candidate rule).
@@ -126,14 +111,8 @@ pub fn fully_blocked(
     is_evictable(pod, tolerations, now) && !held(pod, labels, budgets, |b| b.forbids_all).is_empty()
 }
 
-/// Eviction costs are counted in units of 2^-27, so that the sums are exact.
-const COST_UNIT: i64 = 1 << 27;
-const COST_LIMIT: i64 = 10 * COST_UNIT;
-
-/// `1 + deletion cost / 2^27 + priority / 2^25`, within ±10, in units of [`COST_UNIT`]. A deletion cost that is no number
-/// does not count.
+/// What its eviction costs, by [`eviction::eviction_cost`].
 pub fn eviction_cost(pod: &Pod, priority: i32) -> i64 {
     let annotation = pod.metadata.annotations.as_ref().and_then(|all| all.get(labels::POD_DELETION_COST));
-    let deletion_cost: i64 = annotation.and_then(|text| text.parse::<i32>().ok()).unwrap_or(0).into();
-    (COST_UNIT + deletion_cost + 4 * i64::from(priority)).clamp(-COST_LIMIT, COST_LIMIT)
+    eviction::eviction_cost(annotation.map(String::as_str), priority)
 }

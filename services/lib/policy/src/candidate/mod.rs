@@ -25,7 +25,8 @@ use model::duration::{GoDuration, NillableDuration};
 use model::price::MicroDollars;
 
 pub use blocked::{Blocked, EventReason, Leaving, PdbBlock};
-pub use cost::{Costs, eviction_cost, legacy_cost, lifetime_remaining};
+pub use cost::{Costs, lifetime_remaining};
+pub use model::eviction::eviction_cost;
 pub use notice::{Notice, notice};
 pub use pods::{Pdbs, Resident};
 pub use rules::{check, eligible, obstacles, still_free};

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use model::eviction;
 
 use super::blocked::PdbBlock;
 use crate::drain::Pod;
@@ -52,23 +53,24 @@ impl FromIterator<Arc<Pdb>> for Pdbs {
 }
 
 impl Pdbs {
-    /// Why the pod may not be evicted now, by the rule for candidates: several budgets always block; one blocks while it
-    /// allows no disruption, unless it lets unhealthy pods go and this one is.
+    /// Why the pod may not be evicted now, by the rule for candidates ([`eviction::holding`]).
     pub fn block(&self, pod: &Pod, now: Timestamp) -> Option<PdbBlock> {
         if !pod.is_evictable(now) {
             return None;
         }
-        let mut covering = self.0.get(&pod.namespace)?.iter().filter(|pdb| pdb.selects(pod));
-        let first = covering.next()?;
-        let more: Vec<String> = covering.map(|pdb| pdb.key()).collect();
-        if !more.is_empty() {
-            return Some(PdbBlock::Several(std::iter::once(first.key()).chain(more).collect()));
+        let covering = self.0.get(&pod.namespace)?.iter().filter(|pdb| pdb.selects(pod)).collect();
+        let held = eviction::holding(
+            covering,
+            pod.unhealthy,
+            |pdb: &&Arc<Pdb>| pdb.allowed > 0,
+            |pdb| pdb.unhealthy_always,
+        );
+        match held.as_slice() {
+            [] => None,
+            [only] => {
+                Some(PdbBlock::Spent { budget: only.key(), healthy: only.healthy, desired: only.desired })
+            }
+            several => Some(PdbBlock::Several(several.iter().map(|pdb| pdb.key()).collect())),
         }
-        let lets_go = first.allowed > 0 || (first.unhealthy_always && pod.unhealthy);
-        (!lets_go).then(|| PdbBlock::Spent {
-            budget: first.key(),
-            healthy: first.healthy,
-            desired: first.desired,
-        })
     }
 }

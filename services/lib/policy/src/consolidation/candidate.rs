@@ -3,10 +3,8 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+use model::eviction::COST_UNIT;
 use model::price::MicroDollars;
-
-/// Eviction costs are counted in units of 2^-27: that is what one step of the pod-deletion-cost annotation is worth.
-pub const COST_UNIT: i64 = 1 << 27;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {

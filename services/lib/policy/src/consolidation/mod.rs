@@ -29,13 +29,14 @@ pub use balanced::{
     BALANCED_FACTOR, PoolTotals, Score, Share, approves, balanced_scores, could_be_worth_it, pool_totals,
     score,
 };
-pub use candidate::{COST_UNIT, Candidate, by_savings};
+pub use candidate::{Candidate, by_savings};
 pub use empty::choose as choose_empty;
 pub use judge::{
     Decision, Kept, MinValues, Outcome, Refusal, Replacement, SPOT_TO_SPOT_TYPES, Settings, TypeOption,
     judge, same_type_guard,
 };
 pub use many::ManyForMany;
+pub use model::eviction::COST_UNIT;
 pub use multi::MultiNode;
 pub use single::SingleNode;
 

@@ -99,6 +99,7 @@ fn eviction_costs_follow_deletion_cost_and_priority_within_limits() {
     assert_eq!(cost("134217728", 0), 2 * unit);
     assert_eq!(cost("-134217728", 0), 0);
     assert_eq!(cost("much", 0), unit);
+    assert_eq!(cost("1000.5", 0), unit + 1000, "any number counts, as in the reference");
     assert_eq!(eviction_cost(&pod(""), 1 << 25), 2 * unit);
     assert_eq!(eviction_cost(&pod(""), 2_000_000_000), 10 * unit);
 }

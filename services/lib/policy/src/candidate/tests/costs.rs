@@ -59,6 +59,4 @@ fn what_is_left_of_a_life_runs_from_whole_to_nothing() {
     assert_eq!(left("4h"), 750_000);
     assert_eq!(left("30m"), 0);
     assert_eq!(left("0s"), 0);
-    let pods = [pod("a"), pod("agent").owned(Owner::Daemon)];
-    assert_eq!(legacy_cost(&pods, 500_000), COST_UNIT);
 }
