@@ -42,7 +42,7 @@ and 0, so that what the chart says is what holds.
 }}
 {{- if eq .service "interruption-watcher" }}
 {{- $own := index $v .service }}
-{{- $fixed = concat $fixed (list (list "MANAGE_RULES" $own.manageRules) (list "DRAIN_ON_REBALANCE" $own.drainOnRebalance)) }}
+{{- $fixed = concat $fixed (list (list "MANAGE_RULES" $own.manageRules) (list "DRAIN_ON_REBALANCE" $own.drainOnRebalance) (list "EVENT_ACCOUNTS" (join "," $own.eventAccounts))) }}
 {{- end }}
 {{- range $fixed }}
 {{- $value := index . 1 }}

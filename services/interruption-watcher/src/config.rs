@@ -37,9 +37,19 @@ pub struct Interruption {
     #[arg(long, env = "QUEUE_MAX_DELIVERIES", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub queue_max_deliveries: u32,
 
+    /// Accounts whose messages are accepted besides those of the queue's own account, separated by commas: for an event bus that
+    /// serves several accounts.
+    #[arg(long, env = "EVENT_ACCOUNTS", value_delimiter = ',', value_parser = account)]
+    pub event_accounts: Vec<String>,
+
     /// How often instance status is polled.
     #[arg(long, env = "INSTANCE_STATUS_INTERVAL", default_value = "1m", value_parser = go_duration)]
     pub instance_status_interval: Duration,
+}
+
+fn account(text: &str) -> Result<String, String> {
+    let is_account = text.len() == 12 && text.bytes().all(|byte| byte.is_ascii_digit());
+    if is_account { Ok(text.to_owned()) } else { Err("an AWS account has 12 digits".to_owned()) }
 }
 
 impl runtime::ServiceConfig for Config {

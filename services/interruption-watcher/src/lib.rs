@@ -12,6 +12,7 @@
 mod act;
 mod claims;
 mod config;
+mod confirm;
 mod events;
 mod grpc;
 mod handle;
@@ -40,6 +41,7 @@ pub use config::Config;
 
 use crate::act::Actions;
 use crate::claims::ClaimObject;
+use crate::confirm::Confirmations;
 use crate::events::Events;
 use crate::handle::Handler;
 use crate::health::Poller;
@@ -87,6 +89,7 @@ pub async fn start_with<C: Cloud>(
         journal: journal.clone(),
         metrics: metrics.clone(),
         policy: Policy { drain_on_rebalance: interruption.drain_on_rebalance },
+        confirmations: Confirmations(Arc::clone(&cloud) as Arc<dyn HealthSource>),
     };
     let (queue_state, rule_state) = (watch::Sender::new(State::default()), watch::Sender::new(Vec::new()));
     let service = grpc::Service {
@@ -94,6 +97,7 @@ pub async fn start_with<C: Cloud>(
         journal: journal.clone(),
         metrics: metrics.clone(),
         region: region.clone(),
+        event_accounts: interruption.event_accounts.clone(),
         queue: queue_state.subscribe(),
         rules: rule_state.subscribe(),
     };
@@ -138,6 +142,7 @@ pub async fn start_with<C: Cloud>(
             queue: cloud,
             name: settings.interruption_queue,
             region,
+            event_accounts: interruption.event_accounts,
             handler,
             metrics,
             most_receivers: usize::from(interruption.queue_receivers),

@@ -122,15 +122,25 @@ impl Tagger {
     }
 }
 
-/// Its Node's name is known, and it does not say yet that its tags are complete.
-pub(super) fn needs_tags(claim: &NodeClaim) -> bool {
+/// Its annotations say that its instance has all tags.
+fn has_tags(claim: &NodeClaim) -> bool {
     let annotations = claim.metadata.annotations.as_ref();
     let done =
         |key: &str| annotations.is_some_and(|all| all.get(key).is_some_and(|value| value == labels::TRUE));
+    done(labels::TAGGED) && done(labels::CLUSTER_NAME_TAGGED)
+}
+
+/// Somebody removed the annotation: the tags are looked at once more, as the reference does.
+pub(super) fn needs_tags_again(before: &NodeClaim, claim: &NodeClaim) -> bool {
+    has_tags(before) && needs_tags(claim)
+}
+
+/// Its Node's name is known, and it does not say yet that its tags are complete.
+pub(super) fn needs_tags(claim: &NodeClaim) -> bool {
     is_ours(claim)
         && claim.metadata.deletion_timestamp.is_none()
         && claim.status.as_ref().is_some_and(|status| status.node_name.is_some())
-        && !(done(labels::TAGGED) && done(labels::CLUSTER_NAME_TAGGED))
+        && !has_tags(claim)
 }
 
 pub(super) fn missing_tags(claim: &NodeClaim, cluster: &str, present: &Tags) -> Tags {

@@ -21,6 +21,16 @@ fn tags_are_wanted_from_the_nodes_name_on_until_both_annotations_say_so() {
 }
 
 #[test]
+fn tags_are_looked_at_again_when_an_annotation_is_removed() {
+    let both = json!({"karpenter.k8s.aws/tagged": "true", "compatibility.karpenter.k8s.aws/cluster-name-tagged": "true"});
+    let before = claim(both, Some("ip-1"));
+    let without = claim(json!({"karpenter.k8s.aws/tagged": "true"}), Some("ip-1"));
+    assert!(needs_tags_again(&before, &without));
+    assert!(!needs_tags_again(&before, &before));
+    assert!(!needs_tags_again(&without, &without), "it is in line already");
+}
+
+#[test]
 fn a_name_that_somebody_gave_is_kept() {
     let present: Tags = [("Name".to_owned(), "mine".to_owned())].into_iter().collect();
     let missing = missing_tags(&claim(json!({}), Some("ip-1")), "prod", &present);

@@ -26,6 +26,7 @@ use crate::calls::CallMetrics;
 use crate::error::cloud_error;
 use crate::pace::{Pace, Paces};
 use fleet::FleetBatcher;
+use health::EndingBatcher;
 use instances::{DescribeBatcher, TerminateBatcher};
 
 /// The EC2 client with its rate limits and batches.
@@ -34,6 +35,7 @@ pub(crate) struct Ec2 {
     fleets: FleetBatcher,
     describes: DescribeBatcher,
     terminations: TerminateBatcher,
+    endings: EndingBatcher,
 }
 
 /// What batches need to make calls of their own.
@@ -52,6 +54,7 @@ impl Ec2 {
             describes: instances::describe_batcher(calls.clone()).counted(metrics(), "describe_instances"),
             terminations: instances::terminate_batcher(calls.clone())
                 .counted(metrics(), "terminate_instances"),
+            endings: health::ending_batcher(calls.clone()),
             calls,
         }
     }

@@ -78,6 +78,8 @@ pub struct State {
     pub queues: BTreeMap<String, queue::MemoryQueue>,
     pub rules: BTreeMap<String, Rule>,
     pub health: Vec<InstanceHealth>,
+    /// Instances that `ending` does not confirm; it confirms all others.
+    pub alive: BTreeSet<String>,
     faults: BTreeMap<&'static str, VecDeque<CloudError>>,
     calls: BTreeMap<&'static str, u64>,
     next_id: u64,
@@ -144,6 +146,7 @@ impl MemoryCloud {
             queues: BTreeMap::new(),
             rules: BTreeMap::new(),
             health: Vec::new(),
+            alive: BTreeSet::new(),
             faults: BTreeMap::new(),
             calls: BTreeMap::new(),
             next_id: 0,
