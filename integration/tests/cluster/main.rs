@@ -27,6 +27,7 @@ mod pricing_placement;
 mod pricing_scene;
 mod pricing_sources;
 mod provisioning;
+mod provisioning_backoff;
 mod provisioning_markets;
 mod provisioning_placement;
 mod provisioning_sizes;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
     tests.extend(lifecycle::tests());
     tests.extend(nodeclass::tests());
     tests.extend(provisioning::tests());
+    tests.extend(provisioning_backoff::tests());
     tests.extend(provisioning_markets::tests());
     tests.extend(provisioning_placement::tests());
     tests.extend(provisioning_sizes::tests());

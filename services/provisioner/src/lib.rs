@@ -85,6 +85,8 @@ pub async fn start(config: Config, shell: &mut runtime::Shell) -> anyhow::Result
         metrics: metrics.clone(),
         launches: inboxes.claims.clone(),
     };
+    let stop = shell.stop();
+    shell.process.spawn("claim-lookup", creator.clone().look_up_overdue(stop));
     if settings.feature_gates.static_capacity {
         replicas::spawn(shell, &deps, creator.clone());
     }

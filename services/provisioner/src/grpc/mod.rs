@@ -155,7 +155,9 @@ impl Provisioner for Handler {
             ));
         }
         let (settings, replica) = (Arc::clone(&self.deps.settings), Arc::clone(&self.deps.replica));
-        let answer = computed(move || explain::answer(&view, &facts, &settings, &replica)).await?;
+        let decided = Arc::clone(&self.verdicts.borrow());
+        let answer =
+            computed(move || explain::answer(&view, &facts, &decided.verdicts, &settings, &replica)).await?;
         Ok(Response::new(answer))
     }
 

@@ -53,7 +53,8 @@ pub(super) fn answer(
             .nodes
             .iter()
             .map(|(name, node)| {
-                let mut summary = summary(node, price(name), decided.held.contains(name));
+                let held = decided.held.contains(node.node.claim.as_ref().unwrap_or(name));
+                let mut summary = summary(node, price(name), held);
                 summary.nominated |= promised.contains(name);
                 summary
             })
@@ -116,7 +117,9 @@ fn pending(pod: &crate::cluster::PendingPod, verdicts: &Verdicts) -> pb::Pending
         (Some(node), _, _) => (node.to_string(), String::new()),
         (None, Some(why), _) => (String::new(), why.to_string()),
         (None, None, Some(Verdict::Fits(node) | Verdict::Made(node))) => (node.to_string(), String::new()),
-        (None, None, Some(Verdict::Unschedulable(why))) => (String::new(), why.to_string()),
+        (None, None, Some(Verdict::Unschedulable(why) | Verdict::Held(why))) => {
+            (String::new(), why.to_string())
+        }
         (None, None, None) => (String::new(), String::new()),
     };
     pb::PendingPod {

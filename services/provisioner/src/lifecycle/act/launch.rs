@@ -120,6 +120,7 @@ impl Hands {
             error = error.message,
             "launching nodeclaim failed, deleting it"
         );
+        self.cluster.launch_failed(nodeclaim, &error.message).await;
         self.delete(job, reason).await
     }
 }
