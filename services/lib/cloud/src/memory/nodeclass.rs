@@ -12,6 +12,9 @@ fn selected(select: &Select, id: &str, name: Option<&str>, tags: &Tags) -> bool 
         Select::Ids(ids) => ids.iter().any(|wanted| wanted == id),
         Select::Names(names) => name.is_some_and(|name| names.iter().any(|wanted| wanted == name)),
         Select::Tags(filters) => filters.iter().all(|filter| filter.matches(tags)),
+        Select::NameAndTags(wanted, filters) => {
+            name == Some(wanted) && filters.iter().all(|filter| filter.matches(tags))
+        }
     }
 }
 
