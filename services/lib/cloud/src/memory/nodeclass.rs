@@ -69,9 +69,9 @@ impl NodeClassSource for MemoryCloud {
                 path: path.to_owned(),
                 created_at: Some(state.now),
                 role: None,
+                tags,
             };
             state.profiles.insert(name.to_owned(), profile.clone());
-            state.profile_tags.insert(name.to_owned(), tags);
             Ok(profile)
         })
     }
@@ -109,7 +109,6 @@ impl NodeClassSource for MemoryCloud {
                 return Err(client_error("DeleteInstanceProfile", "DeleteConflict", "remove roles first"));
             }
             state.profiles.remove(name);
-            state.profile_tags.remove(name);
             Ok(())
         })
     }
