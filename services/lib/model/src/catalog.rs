@@ -58,6 +58,15 @@ pub enum CapacityType {
     Spot,
     OnDemand,
 }
+    /// EC2 may take it back early.
+    pub interruptible: bool,
+}
+
+impl Reservation {
+    /// The value of the label that says whether it is interruptible.
+    pub fn interruptible_label(&self) -> &'static str {
+        if self.interruptible { "true" } else { "false" }
+    }
 
 impl CapacityType {
     pub const ALL: [Self; 3] = [Self::Reserved, Self::Spot, Self::OnDemand];
@@ -130,5 +139,7 @@ impl Offering {
     /// Can be launched now: available, and its reservation, if it has one, has room.
     pub fn is_open(&self) -> bool {
         self.available && self.reservation.as_ref().is_none_or(|r| r.capacity > 0)
+            let interruptible = reservations.iter().map(|r| r.interruptible_label()).collect();
+            define(labels::CAPACITY_RESERVATION_INTERRUPTIBLE, interruptible);
     }
 }

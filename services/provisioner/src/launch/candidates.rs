@@ -28,8 +28,6 @@ pub struct Candidate<'a> {
 /// What the filters need to know besides the claim.
 #[derive(Debug, Clone, Default)]
 pub struct Terms {
-    /// Reservations that EC2 may take back early.
-    pub interruptible: BTreeSet<String>,
     /// Ways of buying that this launch tried already.
     pub given_up: BTreeSet<CapacityType>,
     /// Offerings that EC2 refused in this launch: way of buying, type, zone.
@@ -66,7 +64,7 @@ pub fn candidates<'a>(
     let mut left = compatible(types, wanted, terms);
     let flexible = !wanted.requirements.has_min_values();
     if may_be_reserved(wanted, terms) {
-        one_kind_of_reservation(&mut left, terms);
+        one_kind_of_reservation(&mut left);
         one_capacity_block(&mut left);
         roomiest_reservation_per_zone(&mut left);
     }
@@ -77,12 +75,18 @@ pub fn candidates<'a>(
     if left.is_empty() {
         return Err(NoCandidates::NothingAvailable);
     }
-    left.sort_by(|a, b| (a.cheapest(), &a.kind.name).cmp(&(b.cheapest(), &b.kind.name)));
+    left.sort_by_cached_key(|c| (c.cheapest(), on_demand_price(c.kind), c.kind.name.clone()));
     left.truncate(MOST_TYPES);
     if terms.strict_min_values {
         enough_values(&left, wanted)?;
     }
     Ok(left)
+}
+
+/// Decides between types of equal price: what is reserved costs next to nothing, a large type as little as a small one.
+pub(super) fn on_demand_price(kind: &InstanceType) -> MicroDollars {
+    let on_demand = kind.offerings.iter().filter(|o| o.capacity_type == CapacityType::OnDemand);
+    on_demand.map(|o| o.price).min().unwrap_or(MicroDollars::MAX)
 }
 
 fn may_be_reserved(wanted: &Wanted, terms: &Terms) -> bool {
@@ -104,7 +108,7 @@ fn compatible<'a>(types: &'a [InstanceType], wanted: &Wanted, terms: &Terms) -> 
             let usable = |o: &&Offering| {
                 let overridden = !o.capacity_override.is_empty() || !o.overhead_override.is_empty();
                 o.is_open()
-                    && offering_fits(o, wanted, terms)
+                    && offering_fits(o, wanted)
                     && !terms.given_up.contains(&o.capacity_type)
                     && !is_refused(kind, o, terms)
                     && if overridden { fits(&allocatable(kind, o), wanted) } else { fits_plain }
@@ -120,7 +124,7 @@ fn is_refused(kind: &InstanceType, offering: &Offering, terms: &Terms) -> bool {
         && terms.refused.contains(&(offering.capacity_type, kind.name.to_string(), offering.zone.to_string()))
 }
 
-fn offering_fits(offering: &Offering, wanted: &Wanted, terms: &Terms) -> bool {
+fn offering_fits(offering: &Offering, wanted: &Wanted) -> bool {
     let reservation = match &offering.reservation {
         None => [
             labels::CAPACITY_RESERVATION_ID,
@@ -130,10 +134,9 @@ fn offering_fits(offering: &Offering, wanted: &Wanted, terms: &Terms) -> bool {
         .into_iter()
         .all(|key| wanted.allows_absence_of(key)),
         Some(own) => {
-            let interruptible = if terms.interruptible.contains(&*own.id) { "true" } else { "false" };
             wanted.allows(labels::CAPACITY_RESERVATION_ID, &own.id)
                 && wanted.allows(labels::CAPACITY_RESERVATION_TYPE, &own.kind)
-                && wanted.allows(labels::CAPACITY_RESERVATION_INTERRUPTIBLE, interruptible)
+                && wanted.allows(labels::CAPACITY_RESERVATION_INTERRUPTIBLE, own.interruptible_label())
         }
     };
     reservation
@@ -197,24 +200,24 @@ pub enum Kind {
 }
 
 /// The kind of the reservation behind an offering.
-pub fn reservation_kind(offering: &Offering, interruptible: &BTreeSet<String>) -> Option<Kind> {
+pub fn reservation_kind(offering: &Offering) -> Option<Kind> {
     let reservation = offering.reservation.as_ref()?;
     Some(match &*reservation.kind {
         "capacity-block" => Kind::Block,
-        _ if interruptible.contains(&*reservation.id) => Kind::Interruptible,
+        _ if reservation.interruptible => Kind::Interruptible,
         _ => Kind::OnDemand,
     })
 }
 
 /// Keeps the kind of reservation that has the cheapest offering; without any reservation everything stays.
-fn one_kind_of_reservation(left: &mut Vec<Candidate<'_>>, terms: &Terms) {
-    let offered = left.iter().flat_map(|c| c.offerings.iter());
+fn one_kind_of_reservation(left: &mut Vec<Candidate<'_>>) {
+    let offered = left.iter().flat_map(|c| c.offerings.iter().map(|o| (c.kind, o)));
     let best = offered
-        .filter_map(|o| Some((o.price, reservation_kind(o, &terms.interruptible)?)))
+        .filter_map(|(kind, o)| Some((o.price, on_demand_price(kind), reservation_kind(o)?)))
         .min()
-        .map(|(_, kind)| kind);
+        .map(|(.., kind)| kind);
     let Some(best) = best else { return };
-    keep_offerings(left, |_, o| reservation_kind(o, &terms.interruptible) == Some(best));
+    keep_offerings(left, |_, o| reservation_kind(o) == Some(best));
 }
 
 /// EC2 takes one capacity block in a request: the cheapest of the cheapest type.
@@ -223,7 +226,7 @@ fn one_capacity_block(left: &mut Vec<Candidate<'_>>) {
     let blocks =
         left.iter().flat_map(|c| c.offerings.iter().map(move |o| (c, o))).filter(|(_, o)| is_block(o));
     let best = blocks
-        .min_by_key(|(c, o)| (o.price, c.kind.name.clone(), o.zone.clone()))
+        .min_by_key(|(c, o)| (o.price, on_demand_price(c.kind), c.kind.name.clone(), o.zone.clone()))
         .map(|(c, o)| (c.kind.name.clone(), o.reservation.as_ref().map(|r| r.id.clone())));
     let Some((name, id)) = best else { return };
     keep_offerings(left, |kind, o| kind.name == name && o.reservation.as_ref().map(|r| r.id.clone()) == id);

@@ -176,16 +176,7 @@ impl Launch {
         {
             return Ok(self.adopt(&job, &instance));
         }
-        let reservations = status.and_then(|s| s.capacity_reservations.as_deref()).unwrap_or_default();
-        let mut terms = Terms {
-            interruptible: reservations
-                .iter()
-                .filter(|r| r.interruptible == Some(true))
-                .map(|r| r.id.clone())
-                .collect(),
-            strict_min_values: parts.strict_min_values,
-            ..Terms::default()
-        };
+        let mut terms = Terms { strict_min_values: parts.strict_min_values, ..Terms::default() };
         if !parts.reserved_capacity {
             terms.given_up.insert(CapacityType::Reserved);
         }

@@ -252,7 +252,7 @@ fn learned(codes: &[&str], buying_: CapacityType, group: Option<&str>) -> Vec<St
     let wanted = Wanted::of(&claim(buying(&[buying_.as_str()]))).unwrap();
     let left = candidates(&types, &wanted, &Terms::default()).unwrap();
     let images = Images::of(class().status.unwrap().amis.as_deref().unwrap());
-    let shapes = fleet::shapes(&left, buying_, &images, false, &BTreeSet::new());
+    let shapes = fleet::shapes(&left, buying_, &images, false);
     let places: Vec<(String, Place<'_>)> =
         shapes.values().flatten().map(|place| ("template".to_owned(), *place)).collect();
     let errors = codes.iter().map(|code| error(code, ZONES[0])).collect();
