@@ -88,8 +88,8 @@ async fn tell_resolved(
     loop {
         let now = latest.borrow_and_update().clone();
         for (class, found) in now.iter() {
-            let left = found.reservations.iter().map(|r| (r.id.clone(), r.available)).collect();
-            let facts = ClassFacts { group: found.placement_group.clone(), left };
+            let facts =
+                ClassFacts { group: found.placement_group.clone(), reservations: found.reservations.clone() };
             if told.get(class) != Some(&facts) {
                 catalog.set_resolved(class, Some(facts.clone())).await;
                 told.insert(class.clone(), facts);

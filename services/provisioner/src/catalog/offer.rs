@@ -7,6 +7,7 @@ use std::time::Duration;
 use api::EC2NodeClass;
 use cloud::derive::{self, NodeClass, Region};
 use cloud::nodeclass::PlacementGroup;
+use cloud::reservation::Reservation;
 use cloud::unavailable::{Marks, Scope, Unavailable};
 use jiff::{SignedDuration, Timestamp};
 use model::catalog::InstanceType;
@@ -52,8 +53,8 @@ impl From<Change<EC2NodeClass>> for Message {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ClassFacts {
     pub(crate) group: Option<PlacementGroup>,
-    /// Instances that still fit into each reservation, as EC2 told this replica, less what it launched since.
-    pub(crate) left: BTreeMap<String, u32>,
+    /// Its reservations as EC2 described them to this replica, less what it launched since.
+    pub(crate) reservations: Vec<Reservation>,
 }
 
 pub(super) struct Actor {
