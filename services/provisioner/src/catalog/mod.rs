@@ -11,8 +11,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::EC2NodeClass;
 use api::convert::overlay::Overlay;
+use cloud::nodeclass::PlacementGroup;
 use cloud::unavailable::Scope;
+use jiff::Timestamp;
 use model::catalog::InstanceType;
 use proto::pricingcache::v1::ReportUnavailableRequest;
 use proto::pricingcache::v1::pricing_cache_client::PricingCacheClient;
@@ -36,6 +39,8 @@ pub(crate) struct Offer {
     pub(crate) version: u64,
     /// As pricing-cache counts.
     pub(crate) catalog_version: u64,
+    /// What it was derived from.
+    pub(crate) facts: Arc<facts::Facts>,
     /// By name of the EC2NodeClass.
     pub(crate) types: Arc<Types>,
     /// Zones that AWS shifts traffic away from now, id by name.
@@ -49,6 +54,7 @@ pub(crate) struct Offer {
 pub(crate) struct CatalogHandle {
     latest: watch::Receiver<Offer>,
     inbox: mpsc::Sender<Message>,
+    settings: cloud::derive::Settings,
     /// `None` in tests.
     peers: Option<Peers>,
 }
@@ -61,17 +67,18 @@ pub(crate) fn spawn(shell: &mut Shell, settings: &Settings) -> anyhow::Result<(C
     let peers = shell.peers(Service::PricingCache)?;
     let (inbox, messages) = mpsc::channel(MAILBOX);
     let (sender, latest) = watch::channel(Offer::default());
+    let settings = derive_settings(settings);
     let actor = offer::Actor {
         inbox: messages,
         latest: sender,
-        settings: derive_settings(settings),
+        settings: settings.clone(),
         ready: shell.readiness.check("catalog", "first catalogue from pricing-cache"),
         state: offer::State::default(),
     };
     let stop = shell.stop();
     shell.process.spawn("catalog", actor.run(stop.clone()));
     shell.process.spawn("catalog-stream", follow::follow(peers.any(), inbox.clone(), stop));
-    Ok((CatalogHandle { latest, inbox: inbox.clone(), peers: Some(peers) }, inbox))
+    Ok((CatalogHandle { latest, inbox: inbox.clone(), settings, peers: Some(peers) }, inbox))
 }
 
 fn derive_settings(settings: &Settings) -> cloud::derive::Settings {
@@ -86,6 +93,17 @@ impl CatalogHandle {
     /// Types as nodes of this class would be; `None` before the catalogue has arrived, or where there is no such class.
     pub(crate) fn instance_types(&self, node_class: &str) -> Option<Arc<Vec<InstanceType>>> {
         self.latest.borrow().types.get(node_class).cloned()
+    }
+
+    /// Types that this class can use, whether or not EC2 has any now; `None` before the catalogue has arrived.
+    pub(crate) fn usable_types(
+        &self,
+        class: &EC2NodeClass,
+        group: Option<&PlacementGroup>,
+    ) -> Option<Vec<InstanceType>> {
+        let facts = Arc::clone(&self.latest.borrow().facts);
+        let known = !facts.epoch.is_empty();
+        known.then(|| offer::usable_types(&facts, class, group, &self.settings, Timestamp::now()))
     }
 
     pub(crate) fn latest(&self) -> Offer {

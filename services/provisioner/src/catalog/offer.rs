@@ -209,6 +209,7 @@ impl State {
         Offer {
             version: self.version,
             catalog_version: self.facts.version,
+            facts: Arc::clone(&self.facts),
             types: Arc::new(types),
             shifted: Arc::new(self.shifted()),
             overlays: Arc::new(super::overlays::read(&self.facts.overlays)),
@@ -218,6 +219,30 @@ impl State {
 
 fn name_of(class: &EC2NodeClass) -> String {
     class.metadata.name.clone().unwrap_or_default()
+}
+
+/// What nodes of a class could be if EC2 had everything: a type whose offerings are not available is one that the class cannot
+/// use. `class` may be newer than any that was published.
+pub(super) fn usable_types(
+    facts: &Facts,
+    class: &EC2NodeClass,
+    group: Option<&PlacementGroup>,
+    settings: &derive::Settings,
+    now: Timestamp,
+) -> Vec<InstanceType> {
+    let found = ClassFacts { group: group.cloned(), reservations: Vec::new() };
+    let plain = class::plain(class, &[], Some(&found));
+    let mut zones = facts.zones.clone();
+    zones.iter_mut().for_each(|zone| zone.shifted = false);
+    let region = Region {
+        name: &facts.region,
+        zones: &zones,
+        marks: &Marks::default(),
+        overlay_prices: &overlay_prices(facts),
+        learned_memory: &BTreeMap::new(),
+        now,
+    };
+    derive::instance_types(&facts.entries, &plain, &region, settings)
 }
 
 /// Names the set of images of a class, as pricing-cache does for what nodes really reported.
