@@ -1,6 +1,6 @@
 //! What a launch gave: everything the NodeClaim's status, labels and annotations are written from. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::EC2NodeClass;
 use cloud::instance::Instance;
@@ -190,11 +190,20 @@ fn annotations(class: &EC2NodeClass, subnet: Option<&str>) -> BTreeMap<String, S
         .filter_map(|key| Some((key.to_owned(), own?.get(key)?.clone())));
     let profile = class.status.as_ref().and_then(|s| s.instance_profile.clone());
     let groups = class.status.iter().flat_map(|s| s.security_groups.iter().flatten());
-    let groups: std::collections::BTreeSet<&str> = groups.map(|group| group.id.as_str()).collect();
-    let groups = groups.into_iter().collect::<Vec<_>>().join(",");
     copied
         .chain(profile.map(|name| (labels::INSTANCE_PROFILE_NAME.to_owned(), name)))
-        .chain(subnet.map(|id| (labels::LAUNCHED_SUBNET.to_owned(), id.to_owned())))
-        .chain((!groups.is_empty()).then(|| (labels::LAUNCHED_SECURITY_GROUPS.to_owned(), groups)))
+        .chain(network(subnet, groups.map(|group| group.id.as_str())))
         .collect()
+}
+
+/// Annotations that drift of the subnet and of security groups is judged by.
+pub(crate) fn network<'a>(
+    subnet: Option<&str>,
+    security_groups: impl Iterator<Item = &'a str>,
+) -> BTreeMap<String, String> {
+    let groups: BTreeSet<&str> = security_groups.collect();
+    let groups = groups.into_iter().collect::<Vec<_>>().join(",");
+    let subnet = subnet.map(|id| (labels::LAUNCHED_SUBNET.to_owned(), id.to_owned()));
+    let groups = (!groups.is_empty()).then(|| (labels::LAUNCHED_SECURITY_GROUPS.to_owned(), groups));
+    subnet.into_iter().chain(groups).collect()
 }

@@ -54,6 +54,7 @@ use usable::check_class;
 pub use error::{Failure, LaunchError};
 pub use facts::ClusterFacts;
 pub use launched::Launched;
+pub(crate) use launched::network;
 pub use metrics::LaunchMetrics;
 pub use templates::Templates;
 pub use wanted::Wanted;
