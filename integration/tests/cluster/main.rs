@@ -28,6 +28,7 @@ mod pricing_scene;
 mod pricing_sources;
 mod provisioning;
 mod provisioning_markets;
+mod provisioning_overlays;
 mod provisioning_placement;
 mod provisioning_sizes;
 mod provisioning_soak;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
     tests.extend(nodeclass::tests());
     tests.extend(provisioning::tests());
     tests.extend(provisioning_markets::tests());
+    tests.extend(provisioning_overlays::tests());
     tests.extend(provisioning_placement::tests());
     tests.extend(provisioning_sizes::tests());
     tests.extend(provisioning_soak::tests());

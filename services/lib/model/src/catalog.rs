@@ -24,6 +24,15 @@ pub struct InstanceType {
     /// Sum of kube-reserved, system-reserved and eviction threshold. Allocatable is capacity less this.
     pub overhead: Resources,
     pub offerings: Vec<Offering>,
+    pub overlaid: Overlaid,
+}
+
+/// What NodeOverlays set on a type.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Overlaid {
+    /// Of some offering.
+    pub price: bool,
+    pub capacity: bool,
 }
 
 /// One way to launch a type: where, how bought, for how much.
@@ -49,15 +58,6 @@ pub struct Reservation {
     pub capacity: u32,
     /// `default` or `capacity-block`, the value of the reservation-type label.
     pub kind: Arc<str>,
-}
-
-/// Order of preference at launch: reserved, else spot, else on-demand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum CapacityType {
-    Reserved,
-    Spot,
-    OnDemand,
-}
     /// EC2 may take it back early.
     pub interruptible: bool,
 }
@@ -67,6 +67,15 @@ impl Reservation {
     pub fn interruptible_label(&self) -> &'static str {
         if self.interruptible { "true" } else { "false" }
     }
+}
+
+/// Order of preference at launch: reserved, else spot, else on-demand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CapacityType {
+    Reserved,
+    Spot,
+    OnDemand,
+}
 
 impl CapacityType {
     pub const ALL: [Self; 3] = [Self::Reserved, Self::Spot, Self::OnDemand];
@@ -130,8 +139,11 @@ impl InstanceType {
         if !reservations.is_empty() {
             define(labels::CAPACITY_RESERVATION_ID, reservations.iter().map(|r| &*r.id).collect());
             define(labels::CAPACITY_RESERVATION_TYPE, reservations.iter().map(|r| &*r.kind).collect());
+            let interruptible = reservations.iter().map(|r| r.interruptible_label()).collect();
+            define(labels::CAPACITY_RESERVATION_INTERRUPTIBLE, interruptible);
         }
-        Self { name: Arc::from(name), requirements, capacity, overhead, offerings }
+        let overlaid = Overlaid::default();
+        Self { name: Arc::from(name), requirements, capacity, overhead, offerings, overlaid }
     }
 }
 
@@ -139,7 +151,5 @@ impl Offering {
     /// Can be launched now: available, and its reservation, if it has one, has room.
     pub fn is_open(&self) -> bool {
         self.available && self.reservation.as_ref().is_none_or(|r| r.capacity > 0)
-            let interruptible = reservations.iter().map(|r| r.interruptible_label()).collect();
-            define(labels::CAPACITY_RESERVATION_INTERRUPTIBLE, interruptible);
     }
 }

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::EC2NodeClass;
 use api::convert::overlay::Overlay;
+use api::{EC2NodeClass, NodePool};
 use cloud::nodeclass::PlacementGroup;
 use cloud::unavailable::Scope;
 use jiff::Timestamp;
@@ -45,8 +45,27 @@ pub(crate) struct Offer {
     pub(crate) types: Arc<Types>,
     /// Zones that AWS shifts traffic away from now, id by name.
     pub(crate) shifted: Arc<BTreeMap<String, String>>,
-    /// NodeOverlays, which change types by NodePool.
     pub(crate) overlays: Arc<Vec<Overlay>>,
+    /// Types by NodePool, where NodeOverlays change those of its class.
+    pub(crate) overlaid: Arc<overlays::Overlaid>,
+}
+
+impl Offer {
+    /// Types as nodes of this class and NodePool would be, NodeOverlays applied. A claim without a NodePool has none of them.
+    pub(crate) fn types_for(&self, node_class: &str, pool: &str) -> Option<&Arc<Vec<InstanceType>>> {
+        let overlaid = self.overlaid.get(pool).filter(|(class, _)| **class == *node_class);
+        overlaid.map(|(_, types)| types).or_else(|| self.types.get(node_class))
+    }
+
+    /// The same with other NodeOverlays and NodePools.
+    pub(crate) fn with_overlays(
+        self,
+        overlays: Vec<Overlay>,
+        pools: &BTreeMap<String, Arc<NodePool>>,
+    ) -> Self {
+        let overlaid = overlays::by_pool(pools, &self.types, &overlays, &self.overlaid);
+        Self { overlays: Arc::new(overlays), overlaid: Arc::new(overlaid), ..self }
+    }
 }
 
 /// Cheap to clone.
@@ -90,9 +109,10 @@ fn derive_settings(settings: &Settings) -> cloud::derive::Settings {
 }
 
 impl CatalogHandle {
-    /// Types as nodes of this class would be; `None` before the catalogue has arrived, or where there is no such class.
-    pub(crate) fn instance_types(&self, node_class: &str) -> Option<Arc<Vec<InstanceType>>> {
-        self.latest.borrow().types.get(node_class).cloned()
+    /// Types as nodes of this class and NodePool would be, NodeOverlays applied; `None` before the catalogue has arrived, or
+    /// where there is no such class.
+    pub(crate) fn instance_types(&self, node_class: &str, pool: &str) -> Option<Arc<Vec<InstanceType>>> {
+        self.latest.borrow().types_for(node_class, pool).cloned()
     }
 
     /// Types that this class can use, whether or not EC2 has any now; `None` before the catalogue has arrived.

@@ -94,15 +94,20 @@ fn may_be_reserved(wanted: &Wanted, terms: &Terms) -> bool {
         && !terms.given_up.contains(&CapacityType::Reserved)
 }
 
-fn compatible<'a>(types: &'a [InstanceType], wanted: &Wanted, terms: &Terms) -> Vec<Candidate<'a>> {
+/// Types that the claim lists, whether or not they can be had.
+pub fn listed<'a>(types: &'a [InstanceType], wanted: &Wanted) -> impl Iterator<Item = &'a InstanceType> {
     // What no type defines is the pool's own label; what the type lacks although it is well known, its nodes will lack.
     let undefined_is_fine = |key: &str| !labels::is_well_known(key) || key == labels::NODEPOOL;
     // A claim names its types; comparing names first spares comparing every label of the whole catalogue.
     let named = wanted.requirements.get(labels::INSTANCE_TYPE);
     types
         .iter()
-        .filter(|kind| named.is_none_or(|names| names.contains(&kind.name)))
-        .filter(|kind| kind.requirements.is_compatible(&wanted.requirements, &undefined_is_fine))
+        .filter(move |kind| named.is_none_or(|names| names.contains(&kind.name)))
+        .filter(move |kind| kind.requirements.is_compatible(&wanted.requirements, &undefined_is_fine))
+}
+
+fn compatible<'a>(types: &'a [InstanceType], wanted: &Wanted, terms: &Terms) -> Vec<Candidate<'a>> {
+    listed(types, wanted)
         .filter_map(|kind| {
             let fits_plain = fits(&plain_allocatable(kind), wanted);
             let usable = |o: &&Offering| {

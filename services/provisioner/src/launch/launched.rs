@@ -29,7 +29,7 @@ pub struct Launched {
     pub price: Option<MicroDollars>,
     /// To be put on the NodeClaim, over its own.
     pub labels: BTreeMap<String, String>,
-    /// To be put on the NodeClaim: hash and version of the class, and the instance profile.
+    /// To be put on the NodeClaim: hash and version of the class, the instance profile, applied overlays.
     pub annotations: BTreeMap<String, String>,
     /// Without zeros.
     pub capacity: Resources,
@@ -119,7 +119,7 @@ pub(super) fn describe(
         provider_id: format!("aws:///{}/{}", facts.zone, facts.id),
         price: offering.map(|o| o.price),
         labels: labels_of(&facts, wanted, kind, zone_id.as_deref(), group),
-        annotations: annotations(class, facts.subnet_id.as_deref()),
+        annotations: annotations(class, wanted, facts.subnet_id.as_deref()),
         capacity: any.map(|(k, o)| with_efa(capacity(k, o))).unwrap_or_default(),
         allocatable: any.map(|(k, o)| with_efa(allocatable(k, o))).unwrap_or_default(),
         instance_id: facts.id,
@@ -183,14 +183,20 @@ fn labels_of(
     all
 }
 
-fn annotations(class: &EC2NodeClass, subnet: Option<&str>) -> BTreeMap<String, String> {
+fn annotations(class: &EC2NodeClass, wanted: &Wanted, subnet: Option<&str>) -> BTreeMap<String, String> {
     let own = class.metadata.annotations.as_ref();
     let copied = [labels::EC2NODECLASS_HASH, labels::EC2NODECLASS_HASH_VERSION]
         .into_iter()
         .filter_map(|key| Some((key.to_owned(), own?.get(key)?.clone())));
     let profile = class.status.as_ref().and_then(|s| s.instance_profile.clone());
     let groups = class.status.iter().flat_map(|s| s.security_groups.iter().flatten());
+    let overlaid = [
+        (labels::PRICE_OVERLAY_APPLIED, wanted.overlaid.price),
+        (labels::CAPACITY_OVERLAY_APPLIED, wanted.overlaid.capacity),
+    ];
+    let overlaid = overlaid.into_iter().filter(|(_, applied)| *applied);
     copied
+        .chain(overlaid.map(|(key, _)| (key.to_owned(), labels::TRUE.to_owned())))
         .chain(profile.map(|name| (labels::INSTANCE_PROFILE_NAME.to_owned(), name)))
         .chain(network(subnet, groups.map(|group| group.id.as_str())))
         .collect()

@@ -40,7 +40,7 @@ use cloud::nodeclass::PlacementGroup;
 use cloud::unavailable::Scope;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
-use model::catalog::{CapacityType, InstanceType};
+use model::catalog::{CapacityType, InstanceType, Overlaid};
 use runtime::Leadership;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, info_span};
@@ -147,7 +147,7 @@ impl Launch {
 
     async fn run_job(
         &self,
-        wanted: Wanted,
+        mut wanted: Wanted,
         created: Option<Timestamp>,
         class: &EC2NodeClass,
         types: Option<&[InstanceType]>,
@@ -162,6 +162,11 @@ impl Launch {
         if types.iter().all(|kind| kind.offerings.is_empty()) {
             let text = "what the EC2NodeClass offers is not known yet: no instance type is sold in its subnets' zones";
             return Err(LaunchError::retryable("InstanceTypeResolutionFailed", text));
+        }
+        let overlaid: Vec<Overlaid> = candidates::listed(types, &wanted).map(|kind| kind.overlaid).collect();
+        for one in overlaid {
+            wanted.overlaid.price |= one.price;
+            wanted.overlaid.capacity |= one.capacity;
         }
         let status = class.status.as_ref();
         let job = Job {
