@@ -219,11 +219,13 @@ impl Pace {
                 state.rate = (state.rate + step).min(self.limit.most);
             }
             Err(error) if error.kind == ErrorKind::Throttled => {
-                state.tokens = state.tokens.min(0.0);
+                let now = Instant::now();
+                // The account has none left as of now, whatever was gained here meanwhile.
+                (state.tokens, state.at) = (state.tokens.min(0.0), now);
                 // Calls that were on their way when the rate was cut say nothing about the new one.
                 if state.throttled.is_none_or(|cut| turn >= cut) {
                     state.rate = (state.rate / 2.0).max(FLOOR.min(self.limit.per_second));
-                    state.throttled = Some(Instant::now());
+                    state.throttled = Some(now);
                 }
             }
             Err(_) => {}
