@@ -306,29 +306,22 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn callers_that_wait_profit_when_the_rate_recovers_and_are_served_in_their_order() {
-        let pace = std::sync::Arc::new(pace(100.0, 1.0));
+        let pace = pace(100.0, 1.0);
         for _ in 0..10 {
             let turn = pace.turn().await;
             pace.learn(turn, &throttled());
         }
         assert_eq!(pace.state().rate, FLOOR);
-        let served = std::sync::Arc::new(Mutex::new(Vec::new()));
+        let served = Mutex::new(Vec::new());
         let start = Instant::now();
-        let waiters: Vec<_> = (0..50)
-            .map(|n| {
-                let (pace, served) = (std::sync::Arc::clone(&pace), std::sync::Arc::clone(&served));
-                tokio::spawn(async move {
-                    let turn = pace.turn().await;
-                    served.lock().unwrap().push(n);
-                    for _ in 0..10 {
-                        pace.learn(turn, &Ok(()));
-                    }
-                })
-            })
-            .collect();
-        for waiter in waiters {
-            waiter.await.unwrap();
-        }
+        let wait = async |n: usize| {
+            let turn = pace.turn().await;
+            served.lock().unwrap().push(n);
+            for _ in 0..10 {
+                pace.learn(turn, &Ok(()));
+            }
+        };
+        futures::future::join_all((0..50).map(wait)).await;
         let taken = start.elapsed();
         assert!(taken < Duration::from_secs(5), "at the floor it would take 50 s, took {taken:?}");
         assert_eq!(*served.lock().unwrap(), (0..50).collect::<Vec<_>>());
