@@ -23,6 +23,7 @@ and 0, so that what the chart says is what holds.
   (list "RESERVED_ENIS" $v.settings.reservedENIs)
   (list "DISABLE_DRY_RUN" $v.settings.disableDryRun)
   (list "ENABLE_ZONAL_SHIFT" $v.settings.enableZonalShift)
+  (list "AWS_RATE_LIMITS" (ternary "" $v.settings.awsRateLimits (eq .service "disruption")))
   (list "AMI_REFRESH_INTERVAL" $v.settings.amiRefreshInterval)
   (list "SUBNET_REFRESH_INTERVAL" $v.settings.subnetRefreshInterval)
   (list "BATCH_MAX_DURATION" $v.settings.batchMaxDuration)

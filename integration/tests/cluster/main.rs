@@ -29,6 +29,7 @@ mod pricing_sources;
 mod provisioning;
 mod provisioning_backoff;
 mod provisioning_markets;
+mod provisioning_overlays;
 mod provisioning_placement;
 mod provisioning_sizes;
 mod provisioning_soak;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
     tests.extend(provisioning::tests());
     tests.extend(provisioning_backoff::tests());
     tests.extend(provisioning_markets::tests());
+    tests.extend(provisioning_overlays::tests());
     tests.extend(provisioning_placement::tests());
     tests.extend(provisioning_sizes::tests());
     tests.extend(provisioning_soak::tests());

@@ -152,7 +152,7 @@ pub(super) fn answer(
 ) -> Result<pb::PlanResponse, Status> {
     let mut input = view.input();
     let objects = pool_objects(view, offer, change)?;
-    input.pools = usable_pools(&objects, &overlaid(offer, change)?, &view.held_reservations);
+    input.pools = usable_pools(&objects, &overlaid(offer, change, &objects)?, &view.held_reservations);
     for (namespace, name) in change.leaves_out("Pod") {
         let namespace = namespace.unwrap_or("default");
         input.pods.retain(|p| *p.namespace != *namespace || *p.name != *name);
@@ -224,8 +224,12 @@ fn pool_objects(
     Ok(all)
 }
 
-/// What is on offer with the overlays of the question.
-fn overlaid(offer: &Offer, change: &Change) -> Result<Offer, Status> {
+/// What is on offer with the overlays and NodePools of the question.
+fn overlaid(
+    offer: &Offer,
+    change: &Change,
+    pools: &BTreeMap<String, Arc<NodePool>>,
+) -> Result<Offer, Status> {
     let mut overlays: Vec<overlay::Overlay> = (*offer.overlays).clone();
     for (_, name) in change.leaves_out("NodeOverlay") {
         overlays.retain(|o| *o.name != *name);
@@ -237,7 +241,7 @@ fn overlaid(offer: &Offer, change: &Change) -> Result<Offer, Status> {
         overlays.retain(|o| o.name != read.name);
         overlays.push(read);
     }
-    Ok(Offer { overlays: Arc::new(overlays), ..offer.clone() })
+    Ok(offer.clone().with_overlays(overlays, pools))
 }
 
 /// The node goes; pods that can be moved are pending then.

@@ -72,9 +72,9 @@ where
     if let Some(refusal) = pace.refusal(operation) {
         return Err(refusal);
     }
-    pace.turn().await;
+    let turn = pace.turn().await;
     let result = call.await.map_err(|error| cloud_error(operation, &error));
-    pace.learn(&result);
+    pace.learn(turn, &result);
     result
 }
 
@@ -83,10 +83,10 @@ macro_rules! pages {
     ($pace:expr, $operation:expr, $paginator:expr, |$page:ident| $take:expr) => {{
         let mut paginator = $paginator;
         loop {
-            $pace.turn().await;
+            let turn = $pace.turn().await;
             let Some(answer) = paginator.next().await else { break };
             let answer = answer.map_err(|error| $crate::error::cloud_error($operation, &error));
-            $pace.learn(&answer);
+            $pace.learn(turn, &answer);
             let $page = answer?;
             $take
         }
@@ -94,7 +94,7 @@ macro_rules! pages {
 }
 pub(crate) use pages;
 
-/// Dry runs are asked once: their answer is the question's, not the network's.
+/// Without the SDK's retries: the answer to a dry run is the question's, not the network's, and CreateFleet waits for its turn.
 fn unretried() -> aws_sdk_ec2::config::Builder {
     aws_sdk_ec2::config::Builder::new().retry_config(RetryConfig::disabled())
 }

@@ -65,7 +65,6 @@ pub struct State {
     pub parameters: BTreeMap<String, String>,
     pub roles: BTreeSet<String>,
     pub profiles: BTreeMap<String, InstanceProfile>,
-    pub profile_tags: BTreeMap<String, Tags>,
     pub clusters: BTreeMap<String, Cluster>,
     pub placement_groups: Vec<PlacementGroup>,
     /// By template id.
@@ -136,7 +135,6 @@ impl MemoryCloud {
             parameters: BTreeMap::new(),
             roles: BTreeSet::new(),
             profiles: BTreeMap::new(),
-            profile_tags: BTreeMap::new(),
             clusters: BTreeMap::new(),
             placement_groups: Vec::new(),
             templates: BTreeMap::new(),

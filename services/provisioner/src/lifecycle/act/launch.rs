@@ -45,7 +45,7 @@ impl Hands {
                 }
             },
         };
-        let types = self.catalog.instance_types(name);
+        let types = self.catalog.instance_types(name, pool_of(&job.claim));
         Ok(self.launch.launch(&job.claim, &class, types.as_ref().map(|types| types.as_slice())).await)
     }
 
