@@ -68,13 +68,15 @@ impl Tagger {
                     return Ok(());
                 }
             };
-            if !self.leadership.is_leader() {
-                continue;
-            }
+            let Some(term) = self.leadership.held() else { continue };
+            let lost = term.lost();
             tokio::select! {
+                biased;
                 () = stop.cancelled() => return Ok(()),
+                () = lost.cancelled() => continue,
                 () = self.tag(&claim) => {}
             }
+            drop(term);
             tokio::select! {
                 () = stop.cancelled() => return Ok(()),
                 () = tokio::time::sleep(PACE) => {}
