@@ -37,7 +37,7 @@ and 0, so that what the chart says is what holds.
   (list "LOG_LEVEL" .effective.logLevel)
   (list "METRICS_PORT" $v.controller.metrics.port)
   (list "HEALTH_PROBE_PORT" $v.controller.healthProbe.port)
-  (list "GRPC_ADDR" (printf "0.0.0.0:%v" $v.controller.grpc.port))
+  (list "GRPC_ADDR" (printf "[::]:%v" $v.controller.grpc.port))
   (list "OTEL_EXPORTER_OTLP_ENDPOINT" $v.tracing.endpoint)
   (list "SHUTDOWN_GRACE" (include "karpenter.handover" .))
 }}
@@ -64,4 +64,21 @@ and 0, so that what the chart says is what holds.
 {{- define "karpenter.handover" -}}
 {{- $grace := default 30 .effective.terminationGracePeriodSeconds | int }}
 {{- if ge $grace 20 }}{{ sub $grace 10 }}s{{ else }}{{ max 1 (div $grace 2) }}s{{ end }}
+{{- end }}
+
+{{/* A rule about the namespace's objects. Our Leases are named after LEADER_ELECTION_NAME, Karpenter's setting, where it is given. */}}
+{{- define "karpenter.rule" -}}
+{{- $prefix := "karpenter" }}
+{{- range .root.Values.controller.env }}
+{{- if eq .name "LEADER_ELECTION_NAME" }}{{ $prefix = default $prefix .value }}{{ end }}
+{{- end }}
+{{- $rule := omit .rule "why" "rare" }}
+{{- if and (has "leases" $rule.resources) $rule.resourceNames }}
+{{- $names := list }}
+{{- range $rule.resourceNames }}
+{{- $names = append $names (ternary . (printf "%s%s" $prefix (trimPrefix "karpenter" .)) (eq . "karpenter-leader-election")) }}
+{{- end }}
+{{- $rule = merge (dict "resourceNames" $names) $rule }}
+{{- end }}
+{{- toYaml $rule }}
 {{- end }}

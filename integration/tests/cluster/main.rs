@@ -36,6 +36,7 @@ mod provisioning_soak;
 mod real_node;
 mod removal_scene;
 mod rpc_access;
+mod shadow;
 mod termination;
 mod termination_asked;
 mod termination_bad_input;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
     let mut tests = Vec::new();
     tests.extend(crds::tests());
     tests.extend(rpc_access::tests());
+    tests.extend(shadow::tests());
     tests.extend(leases::tests());
     tests.extend(interruption::tests());
     tests.extend(interruption_replacement::tests());

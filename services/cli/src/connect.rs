@@ -17,7 +17,6 @@ use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use kube::api::{Api, PostParams};
 use kube::config::KubeConfigOptions;
 use runtime::Service;
-use runtime::grpc::AUDIENCE;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
@@ -85,7 +84,7 @@ impl Connection {
         let channel = self.reach(service, named, &published).await?;
         let token = match &self.token {
             Some(token) => token.clone(),
-            None => self.request_token(&client).await?,
+            None => self.request_token(&client, service).await?,
         };
         let mut bearer: MetadataValue<Ascii> = format!("Bearer {}", token.trim())
             .parse()
@@ -168,9 +167,9 @@ impl Connection {
         self.reach(service, None, &own).await
     }
 
-    async fn request_token(&self, client: &kube::Client) -> Result<String> {
+    async fn request_token(&self, client: &kube::Client, service: Service) -> Result<String> {
         let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), &self.namespace);
-        let spec = TokenRequestSpec { audiences: vec![AUDIENCE.to_owned()], ..TokenRequestSpec::default() };
+        let spec = TokenRequestSpec { audiences: vec![service.audience()], ..TokenRequestSpec::default() };
         let request = TokenRequest { spec, ..TokenRequest::default() };
         let name = &self.service_account;
         let issued = accounts.create_token_request(name, &PostParams::default(), &request).await;

@@ -55,7 +55,7 @@ pub(super) async fn play(stack: &Stack) -> Result<Calls> {
 
 /// Reads need a token; what changes something needs a grant, which the operator of the local stack has.
 async fn people_ask(stack: &Stack, pricing: &Service) -> Result<()> {
-    let token = stack.token("operator", &[runtime::grpc::AUDIENCE]).await?;
+    let token = stack.token("operator", &[&runtime::Service::PricingCache.audience()]).await?;
     for method in ["ListUnavailable", "ReportUnavailable"] {
         let method = format!("karpenter.pricingcache.v1.PricingCache/{method}");
         let answer = grpcurl(stack, Some(&token), &["-d", "{}", &pricing.grpc, &method])?;

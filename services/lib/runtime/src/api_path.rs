@@ -8,8 +8,10 @@ pub(crate) struct About<'a> {
     pub(crate) version: &'a str,
     /// As in the path, in the plural; empty where the path is about no objects.
     pub(crate) resource: &'a str,
-    /// About one object.
-    pub(crate) named: bool,
+    /// Empty for a kind of the whole cluster.
+    pub(crate) namespace: &'a str,
+    /// Empty where the path names no single object.
+    pub(crate) name: &'a str,
     pub(crate) subresource: &'a str,
 }
 
@@ -25,17 +27,18 @@ pub(crate) fn about(path: &str) -> About<'_> {
     };
     let (Some(group), Some(version)) = (group, parts.next()) else { return About::default() };
     let rest: Vec<&str> = parts.collect();
-    let own = match rest.as_slice() {
-        ["namespaces", _, next, ..] if !OF_NAMESPACE.contains(next) => &rest[2..],
-        all => all,
+    let (namespace, own) = match rest.as_slice() {
+        ["namespaces", namespace, next, ..] if !OF_NAMESPACE.contains(next) => (*namespace, &rest[2..]),
+        all => ("", all),
     };
-    About {
-        group,
-        version,
-        resource: own.first().copied().unwrap_or_default(),
-        named: own.len() > 1,
-        subresource: own.get(2).copied().unwrap_or_default(),
-    }
+    let part = |number: usize| own.get(number).copied().unwrap_or_default();
+    About { group, version, resource: part(0), namespace, name: part(1), subresource: part(2) }
+}
+
+/// A watch stays open for as long as its caller wants, so no limit of other calls applies to it.
+pub(crate) fn is_watch(uri: &http::Uri) -> bool {
+    let query = uri.query().unwrap_or_default();
+    query.split('&').any(|part| matches!(part, "watch=true" | "watch=1"))
 }
 
 #[cfg(test)]
@@ -44,18 +47,27 @@ mod tests {
 
     #[test]
     fn paths_of_the_api_say_what_they_are_about() {
-        for (path, group, version, resource, named, subresource) in [
-            ("/api/v1/namespaces/a/pods/b/eviction", "", "v1", "pods", true, "eviction"),
-            ("/api/v1/namespaces/a/pods", "", "v1", "pods", false, ""),
-            ("/api/v1/namespaces/a", "", "v1", "namespaces", true, ""),
-            ("/api/v1/namespaces/a/status", "", "v1", "namespaces", true, "status"),
-            ("/api/v1/nodes", "", "v1", "nodes", false, ""),
-            ("/apis/karpenter.sh/v1/nodeclaims/a/status", "karpenter.sh", "v1", "nodeclaims", true, "status"),
-            ("/apis/apps/v1/daemonsets", "apps", "v1", "daemonsets", false, ""),
-            ("/version", "", "", "", false, ""),
-            ("/apis", "", "", "", false, ""),
+        for (path, group, version, namespace, resource, name, subresource) in [
+            ("/api/v1/namespaces/a/pods/b/eviction", "", "v1", "a", "pods", "b", "eviction"),
+            ("/api/v1/namespaces/a/pods", "", "v1", "a", "pods", "", ""),
+            ("/api/v1/namespaces/a", "", "v1", "", "namespaces", "a", ""),
+            ("/api/v1/namespaces/a/status", "", "v1", "", "namespaces", "a", "status"),
+            ("/api/v1/nodes", "", "v1", "", "nodes", "", ""),
+            (
+                "/apis/karpenter.sh/v1/nodeclaims/a/status",
+                "karpenter.sh",
+                "v1",
+                "",
+                "nodeclaims",
+                "a",
+                "status",
+            ),
+            ("/apis/apps/v1/daemonsets", "apps", "v1", "", "daemonsets", "", ""),
+            ("/version", "", "", "", "", "", ""),
+            ("/apis", "", "", "", "", "", ""),
         ] {
-            assert_eq!(about(path), About { group, version, resource, named, subresource }, "{path}");
+            let expected = About { group, version, resource, namespace, name, subresource };
+            assert_eq!(about(path), expected, "{path}");
         }
     }
 }

@@ -67,13 +67,11 @@ pub(crate) fn register(metrics: &Metrics) {
 /// What is timed, if it is: a watch's time says nothing, nor does what is about no objects.
 fn asked<B>(request: &Request<B>) -> Option<Asked> {
     let about = api_path::about(request.uri().path());
-    let query = request.uri().query().unwrap_or_default();
-    let watches = query.split('&').any(|part| matches!(part, "watch=true" | "watch=1"));
-    if about.resource.is_empty() || watches {
+    if about.resource.is_empty() || api_path::is_watch(request.uri()) {
         return None;
     }
     let verb = match *request.method() {
-        Method::GET if about.named => "GET",
+        Method::GET if !about.name.is_empty() => "GET",
         Method::GET => "LIST",
         Method::POST => "CREATE",
         Method::PUT => "UPDATE",

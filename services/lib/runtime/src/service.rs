@@ -50,6 +50,12 @@ impl Service {
         format!("karpenter-{self}.{namespace}.svc")
     }
 
+    /// The audience of tokens shown to this service, and to no other: what one callee is shown opens nothing at another. A
+    /// token made for the API server is refused.
+    pub fn audience(self) -> String {
+        format!("{self}.rpc.karpenter.sh")
+    }
+
     /// pricing-cache runs active-active; the others have one writer at a time.
     pub const fn elects_leader(self) -> bool {
         !matches!(self, Self::PricingCache)

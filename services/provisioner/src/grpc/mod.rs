@@ -20,6 +20,7 @@ use proto::provisioner::v1::{
 };
 use runtime::Service;
 use runtime::grpc::{Access, GrpcServer, Humans, errors};
+use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::claims::Creator;
@@ -41,7 +42,9 @@ pub(crate) fn server(deps: Deps, creator: Creator, verdicts: VerdictsHandle) -> 
         .allow(SERVICE_NAME, "Plan", &[], Humans::Read)
         .allow(SERVICE_NAME, "ExplainPod", &[], Humans::Read)
         .allow(SERVICE_NAME, "GetSnapshot", &[Service::Disruption], Humans::Read);
-    GrpcServer::new(access).add_service(ProvisionerServer::new(Handler { deps, creator, verdicts }))
+    GrpcServer::new(access)
+        .add_service(ProvisionerServer::new(Handler { deps, creator, verdicts }))
+        .costly(&["Plan", "Simulate", "SimulateMany", "ExplainPod"], 2)
 }
 
 #[derive(Clone)]
@@ -129,7 +132,10 @@ impl Provisioner for Handler {
             false => None,
         };
         let (deps, offer) = (self.deps.clone(), self.deps.catalog.latest());
-        let answer = computed(move || plan::answer(&view, &offer, &change, holding, &deps)).await??;
+        let gone = CancellationToken::new();
+        // Dropped with this call: when the caller disconnects, the computation ends too.
+        let _caller = gone.clone().drop_guard();
+        let answer = computed(move || plan::answer(&view, &offer, &change, holding, &deps, &gone)).await??;
         Ok(Response::new(answer))
     }
 

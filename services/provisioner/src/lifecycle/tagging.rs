@@ -76,13 +76,15 @@ impl Tagger {
                     return Ok(());
                 }
             }
-            if !self.leadership.is_leader() {
-                continue;
-            }
+            let Some(term) = self.leadership.held() else { continue };
+            let lost = term.lost();
             tokio::select! {
+                biased;
                 () = stop.cancelled() => return Ok(()),
+                () = lost.cancelled() => {}
                 () = self.complete(claims) => {}
             }
+            drop(term);
         }
     }
 

@@ -34,12 +34,19 @@ use super::{
     listen,
     methods::Methods,
     stack::{Shared, StackLayer},
+    turns::Turns,
 };
 use crate::{Metrics, Readiness, Service, readiness::Changes};
 
 /// A call that names no deadline, or a longer one, gets this.
 const LONGEST: Duration = Duration::from_secs(120);
 const CONCURRENCY: usize = 512;
+/// Calls of people at once, streams included, so that they never take the turns of services.
+const OF_PEOPLE: usize = 64;
+/// Calls of one person at once.
+const OF_ONE_PERSON: usize = 16;
+/// Calls under way on one connection; without it there would be no limit.
+const STREAMS: u32 = 256;
 
 /// What a service wants to serve. Handed to [`crate::Shell::serve`].
 pub struct GrpcServer {
@@ -49,6 +56,7 @@ pub struct GrpcServer {
     access: Access,
     longest: Duration,
     concurrency: usize,
+    costly: (Vec<&'static str>, usize),
 }
 
 impl GrpcServer {
@@ -67,6 +75,7 @@ impl GrpcServer {
             access,
             longest: LONGEST,
             concurrency: CONCURRENCY,
+            costly: (Vec::new(), OF_PEOPLE),
         }
     }
 
@@ -93,6 +102,13 @@ impl GrpcServer {
     #[must_use]
     pub fn concurrency(mut self, concurrency: usize) -> Self {
         self.concurrency = concurrency;
+        self
+    }
+
+    /// Methods that compute for long: of people's calls to all of them, this many are answered at once.
+    #[must_use]
+    pub fn costly(mut self, methods: &[&'static str], at_once: usize) -> Self {
+        self.costly = (methods.to_vec(), at_once);
         self
     }
 
@@ -123,7 +139,7 @@ impl GrpcServer {
             methods,
             guard: Guard::new(callee, namespace, self.access, metrics.clone(), client),
             families: metrics.rpc_server.clone(),
-            turns: tokio::sync::Semaphore::new(self.concurrency),
+            turns: Turns::new(self.concurrency, OF_PEOPLE, OF_ONE_PERSON, self.costly),
             longest: self.longest,
         };
         Ok(Assembled {
@@ -170,6 +186,7 @@ impl Assembled {
         let router = Server::builder()
             .http2_keepalive_interval(Some(Duration::from_secs(30)))
             .http2_keepalive_timeout(Some(Duration::from_secs(10)))
+            .max_concurrent_streams(STREAMS)
             .layer(stack)
             .add_routes(routes);
         let follow = health.follow(readiness.subscribe(), stop.clone());
@@ -207,7 +224,7 @@ where
     C: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static,
     F: Future<Output = io::Result<C>> + Send + 'static,
 {
-    let (ready, incoming) = mpsc::channel(64);
+    let (ready, incoming) = mpsc::channel::<io::Result<listen::Admitted<C>>>(64);
     let accepting = listen::accept(listener, upgrade, ready, stop.clone());
     let serving =
         router.serve_with_incoming_shutdown(ReceiverStream::new(incoming), stop.clone().cancelled_owned());
