@@ -7,6 +7,7 @@ mod disruption;
 mod disruption_bad_input;
 mod disruption_drift;
 mod disruption_limits;
+mod disruption_liveness;
 mod disruption_methods;
 mod disruption_scene;
 mod disruption_soak;
@@ -72,6 +73,7 @@ fn main() -> ExitCode {
     tests.extend(disruption::tests());
     tests.extend(disruption_drift::tests());
     tests.extend(disruption_limits::tests());
+    tests.extend(disruption_liveness::tests());
     tests.extend(disruption_methods::tests());
     tests.extend(disruption_bad_input::tests());
     tests.extend(disruption_soak::tests());

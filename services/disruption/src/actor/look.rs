@@ -36,10 +36,6 @@ pub(crate) type PoolBudgets = BTreeMap<Arc<str>, BTreeMap<Reason, State>>;
 
 impl Actor {
     pub(super) fn look(&mut self, now: Timestamp) {
-        // One after the other: a search must see what the last decision does to the cluster.
-        if self.commands.values().any(Command::is_unsettled) {
-            return;
-        }
         self.dirty = false;
         self.next_look = plus(now, self.options.look_interval);
         self.mark_pools(now);
@@ -59,7 +55,7 @@ impl Actor {
     /// Prices and promises are known: the search may begin.
     pub(super) fn seen(&mut self, result: Result<Told, Status>, began: Timestamp, now: Timestamp) {
         match result {
-            Ok(told) => self.hear(told),
+            Ok(told) => self.hear(told, began),
             Err(status) => return self.looked(Err(status), began, now),
         }
         if self.term.is_none() {
@@ -72,6 +68,7 @@ impl Actor {
         self.show_eligible(&situation);
         if situation.entries.is_empty() {
             self.looking = false;
+            self.metrics.passes.completed(now);
             return;
         }
         let probes = self.probes.clone();
@@ -84,7 +81,8 @@ impl Actor {
     }
 
     /// What only the provisioner knows. Drift may turn on a placement group that was made anew under its old name.
-    pub(super) fn hear(&mut self, told: Told) {
+    pub(super) fn hear(&mut self, told: Told, asked: Timestamp) {
+        self.seen_at = self.seen_at.max(asked);
         self.seen = told.nodes;
         self.catalogue = told.catalogue;
         let before = std::mem::replace(&mut self.groups, told.groups);
@@ -160,11 +158,26 @@ impl Actor {
     pub(super) fn situation(&mut self, budgets: &PoolBudgets, now: Timestamp) -> Situation {
         let taken: BTreeSet<Arc<str>> = self.members().map(|member| Arc::clone(&member.node)).collect();
         let pdbs = self.world.pdbs();
-        let nodes: Vec<Arc<NodeState>> =
-            self.world.nodes().filter(|node| !taken.contains(&node.name)).cloned().collect();
+        // A search must see what the last decision does to a pool before it decides about that pool again.
+        let unsettled: BTreeSet<Arc<str>> = self
+            .commands
+            .values()
+            .filter(|command| command.is_unsettled(now))
+            .flat_map(|command| command.members())
+            .map(|member| Arc::clone(&member.pool))
+            .collect();
+        let settled = |node: &&Arc<NodeState>| {
+            !taken.contains(&node.name) && node.pool.as_ref().is_none_or(|pool| !unsettled.contains(pool))
+        };
+        let nodes: Vec<Arc<NodeState>> = self.world.nodes().filter(settled).cloned().collect();
         let mut entries: Vec<Entry> = nodes.iter().filter_map(|node| self.entry(node, &pdbs, now)).collect();
         entries.sort_by(|a, b| a.member.node.cmp(&b.member.node));
-        let proposals = || self.commands.values().filter(|command| command.stage == Stage::Proposed);
+        // What commands do that no simulation sees yet.
+        let unseen = || {
+            self.commands
+                .values()
+                .filter(|command| command.stage == Stage::Proposed || command.is_unsettled(now))
+        };
         Situation {
             entries,
             allowances: Reason::ALL
@@ -175,11 +188,13 @@ impl Actor {
                     (reason, budget::allowance(states))
                 })
                 .collect(),
-            outstanding: proposals()
+            outstanding: unseen()
+                .filter(|command| command.needs == 0)
                 .flat_map(|command| command.members())
+                .filter(|member| self.world.claim(&member.claim).is_some_and(|claim| !claim.deleting))
                 .map(|member| Arc::clone(&member.node))
                 .collect(),
-            outstanding_replacements: proposals().any(|command| command.needs > 0),
+            outstanding_replacements: unseen().any(|command| command.needs > 0),
             fixed_pools: self.fixed_pools(),
             resting: self
                 .world
@@ -202,7 +217,8 @@ impl Actor {
     /// The node as a search sees it; `None` when no method may take it. Tells whom it concerns what holds it.
     fn entry(&mut self, node: &Arc<NodeState>, pdbs: &Pdbs, now: Timestamp) -> Option<Entry> {
         let claim = Arc::clone(self.world.claim_of(node)?);
-        if self.awaits_pods_of(&claim).is_some() {
+        if self.awaits_pods_of(&claim).is_some() || self.node_backoff.resting_until(&node.name, now).is_some()
+        {
             return None;
         }
         let seen = self.seen.get(&node.name);
@@ -376,6 +392,9 @@ impl Actor {
             probed = found.verdicts.len(),
             "looked for nodes to remove"
         );
+        self.metrics.passes.completed(now);
+        self.resting.forget(now);
+        self.node_backoff.forget(now);
         self.told.retain(|_, (_, until)| now < *until);
         self.probed.retain(|node, _| self.world.node(node).is_some());
         for verdict in found.verdicts {
@@ -474,14 +493,17 @@ impl Actor {
             proposed: now,
             memory: Memory { plan: true, ..Memory::default() },
             ordered: BTreeMap::new(),
-            looked: None,
+            shown: BTreeSet::new(),
             found: BTreeMap::new(),
+            failures: BTreeMap::new(),
+            refused_orders: 0,
             deleted: BTreeSet::new(),
             stage: Stage::Proposed,
             changed: now,
             detail: String::new(),
             open: 0,
             wake: None,
+            validating: false,
             hold: None,
             span,
         };

@@ -165,3 +165,41 @@ fn budgets_and_policies_of_pools_hold() {
         assert!(found(input(), &rest(disruption)).commands.is_empty(), "{disruption}");
     }
 }
+
+fn annotated(key: &str, value: &str) -> Rest {
+    let mut rest = rest(ALWAYS);
+    for pool in rest.pools.values_mut() {
+        let annotations = Arc::make_mut(pool).metadata.annotations.get_or_insert_default();
+        annotations.insert(key.to_owned(), value.to_owned());
+    }
+    rest
+}
+
+#[test]
+fn several_new_nodes_are_planned_only_where_the_pool_opted_in() {
+    let mut input = input();
+    input.pods = vec![pod("a", Some("one")), pod("b", Some("one"))];
+    for pod in &mut input.pods {
+        let spec = Arc::make_mut(&mut pod.spec);
+        spec.requests = [("cpu", "2".parse().unwrap())].into_iter().collect();
+    }
+    input.nodes.truncate(1);
+    let plain = found(input.clone(), &rest(ALWAYS));
+    assert!(plain.commands.is_empty(), "{plain:?}");
+    let opted_in = found(input, &annotated(labels::MANY_FOR_MANY, "true"));
+    let [command] = opted_in.commands.as_slice() else { panic!("{opted_in:?}") };
+    assert_eq!((command.remove.len(), command.nodes.len()), (1, 2));
+}
+
+#[test]
+fn settings_of_the_pool_against_churn_hold_in_a_plan() {
+    let mut input = input();
+    input.pods.retain(|p| &*p.name == "a");
+    input.nodes.truncate(1);
+    // A node of $0.15 for one of $0.40 saves 62 %.
+    let enough = found(input.clone(), &annotated(labels::MINIMUM_SAVING, "60%"));
+    assert_eq!(enough.commands.len(), 1, "{enough:?}");
+    let too_little = found(input, &annotated(labels::MINIMUM_SAVING, "70%"));
+    assert!(too_little.commands.is_empty(), "{too_little:?}");
+    assert!(too_little.blocked[0].reason.contains("asks for at least"), "{too_little:?}");
+}

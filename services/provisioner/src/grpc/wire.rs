@@ -144,6 +144,7 @@ pub(super) fn planned(node: &NewNode, index: usize, uids: &Uids) -> types::Plann
         }),
         requests: Some(resources(&node.requests)),
         worst_micro_usd_per_hour: Vec::new(),
+        min_values: Vec::new(),
     }
 }
 
