@@ -60,6 +60,10 @@ pub struct ProcessConfig {
     #[arg(long, env = "SYSTEM_NAMESPACE", default_value = "kube-system")]
     pub namespace: String,
 
+    /// ServiceAccount that all five services run as, where they share one in place of karpenter-<service> each.
+    #[arg(long, env = "SHARED_SERVICE_ACCOUNT")]
+    pub shared_service_account: Option<String>,
+
     /// File with the ServiceAccount token (audience rpc.karpenter.sh) shown to other services; read again as it changes.
     #[arg(long, env = "RPC_TOKEN_FILE", default_value = "/var/run/secrets/rpc.karpenter.sh/token")]
     pub rpc_token_file: PathBuf,

@@ -155,6 +155,7 @@ impl Shell {
     pub async fn serve(&mut self, server: GrpcServer) -> anyhow::Result<Addresses> {
         let secure = !self.config.insecure_local;
         let client = secure.then(|| self.kube.clone());
+        let server = server.shared_account(self.config.shared_service_account.clone());
         let assembled = server.assemble(self.service, &self.config.namespace, &self.metrics, client)?;
         let listener = TcpListener::bind(self.config.grpc_addr).await;
         let listener = listener.with_context(|| format!("listen on {} for gRPC", self.config.grpc_addr))?;

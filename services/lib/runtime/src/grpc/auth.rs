@@ -62,11 +62,16 @@ pub(crate) enum Error {
     Slow,
 }
 
+/// Where a review names the pod that a token is bound to.
+const POD_NAME: &str = "authentication.kubernetes.io/pod-name";
+
 type Verdict = Result<Identity, String>;
 
 pub(crate) struct Authenticator {
     reviews: Api<TokenReview>,
     namespace: String,
+    /// The ServiceAccount that all our services run as, if they share one.
+    pub(crate) shared_account: Option<String>,
     known: Mutex<HashMap<[u8; 32], (Instant, Verdict)>>,
     asking: Semaphore,
 }
@@ -77,6 +82,7 @@ impl Authenticator {
         Self {
             reviews: Api::all(client),
             namespace: namespace.to_owned(),
+            shared_account: None,
             known: Mutex::default(),
             asking: Semaphore::new(MOST_REVIEWS_AT_ONCE),
         }
@@ -118,7 +124,8 @@ impl Authenticator {
         let account = name.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
         match account {
             Some((namespace, account)) if namespace == self.namespace => {
-                Service::from_service_account(account)
+                let pod = user.extra.as_ref().and_then(|extra| extra.get(POD_NAME)?.first());
+                Service::of_caller(account, pod.map(String::as_str), self.shared_account.as_deref())
             }
             _ => None,
         }

@@ -47,6 +47,7 @@ pub struct GrpcServer {
     names: Vec<&'static str>,
     descriptors: Vec<&'static [u8]>,
     access: Access,
+    shared_account: Option<String>,
     longest: Duration,
     concurrency: usize,
 }
@@ -65,6 +66,7 @@ impl GrpcServer {
                 tonic_types::pb::FILE_DESCRIPTOR_SET,
             ],
             access,
+            shared_account: None,
             longest: LONGEST,
             concurrency: CONCURRENCY,
         }
@@ -96,6 +98,12 @@ impl GrpcServer {
         self
     }
 
+    /// The ServiceAccount that all services run as, if they share one.
+    pub(crate) fn shared_account(mut self, account: Option<String>) -> Self {
+        self.shared_account = account;
+        self
+    }
+
     pub(crate) fn assemble(
         mut self,
         callee: Service,
@@ -121,7 +129,8 @@ impl GrpcServer {
         self.routes.add_service(self.reflection().build_v1alpha().context("set up reflection v1alpha")?);
         let shared = Shared {
             methods,
-            guard: Guard::new(callee, namespace, self.access, metrics.clone(), client),
+            guard: Guard::new(callee, namespace, self.access, metrics.clone(), client)
+                .with_shared_account(self.shared_account),
             families: metrics.rpc_server.clone(),
             turns: tokio::sync::Semaphore::new(self.concurrency),
             longest: self.longest,
