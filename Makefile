@@ -65,9 +65,10 @@ crds: ## write charts/karpenter-crd from the Rust types
 	cargo run -p api --bin crdgen
 
 STATIC := $(shell uname -m)-unknown-linux-gnu
-images: ## OCI images of the five services, and a bill of materials, into .local/images; no container engine is needed
+images: ## OCI images of the five services, and a bill of materials, into .local/images; REGISTRY=… TAG=… also pushes them (with skopeo)
 	RUSTFLAGS="-C target-feature=+crt-static" cargo build --profile dist --workspace --bins --target $(STATIC)
-	deploy/images/build --strip --bin-dir $(CARGO_TARGET_DIR)/$(STATIC)/dist --out .local/images
+	deploy/images/build --strip --bin-dir $(CARGO_TARGET_DIR)/$(STATIC)/dist --out .local/images \
+	  $(if $(TAG),--tag $(TAG)) $(if $(REGISTRY),--registry $(REGISTRY) --push)
 
 clean-local: down ## forget the local cluster's state
 	rm -rf .local

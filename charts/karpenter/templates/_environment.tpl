@@ -10,7 +10,7 @@ and 0, so that what the chart says is what holds.
 {{- end }}
 {{- $gates := list }}
 {{- range $gate, $on := $v.settings.featureGates }}
-{{- $gates = append $gates (printf "%s%s=%t" (substr 0 1 $gate | upper) (substr 1 -1 $gate) $on) }}
+{{- $gates = append $gates (printf "%s%s=%v" (substr 0 1 $gate | upper) (substr 1 -1 $gate) $on) }}
 {{- end }}
 {{- $fixed := list
   (list "CLUSTER_NAME" $v.settings.clusterName)
@@ -34,10 +34,11 @@ and 0, so that what the chart says is what holds.
   (list "DISABLE_CLUSTER_STATE_OBSERVABILITY" $v.settings.disableClusterStateObservability)
   (list "FEATURE_GATES" (join "," $gates))
   (list "SHADOW_MODE" $v.settings.shadow)
+  (list "SHARED_SERVICE_ACCOUNT" $v.serviceAccount.name)
   (list "LOG_LEVEL" .effective.logLevel)
-  (list "METRICS_PORT" $v.controller.metrics.port)
-  (list "HEALTH_PROBE_PORT" $v.controller.healthProbe.port)
-  (list "GRPC_ADDR" (printf "[::]:%v" $v.controller.grpc.port))
+  (list "METRICS_PORT" .effective.ports.metrics)
+  (list "HEALTH_PROBE_PORT" .effective.ports.healthProbe)
+  (list "GRPC_ADDR" (printf "[::]:%v" .effective.ports.grpc))
   (list "OTEL_EXPORTER_OTLP_ENDPOINT" $v.tracing.endpoint)
   (list "SHUTDOWN_GRACE" (include "karpenter.handover" .))
 }}

@@ -65,6 +65,10 @@ pub struct ProcessConfig {
     #[arg(long, env = "SYSTEM_NAMESPACE", default_value = "kube-system")]
     pub namespace: String,
 
+    /// ServiceAccount that all five services run as, where they share one in place of karpenter-<service> each.
+    #[arg(long, env = "SHARED_SERVICE_ACCOUNT")]
+    pub shared_service_account: Option<String>,
+
     /// Directory with a ServiceAccount token for each service to call, in a file of its name; read again as they change.
     #[arg(long, env = "RPC_TOKEN_DIR", default_value = "/var/run/secrets/rpc.karpenter.sh")]
     pub rpc_token_dir: PathBuf,

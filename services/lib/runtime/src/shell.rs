@@ -159,6 +159,7 @@ impl Shell {
     pub async fn serve(&mut self, server: GrpcServer) -> anyhow::Result<Addresses> {
         let secure = !self.config.insecure_local;
         let client = secure.then(|| self.kube.clone());
+        let server = server.shared_account(self.config.shared_service_account.clone());
         let assembled = server.assemble(self.service, &self.config.namespace, &self.metrics, client)?;
         let listener = listen::bind(self.config.grpc_addr).await.context("gRPC")?;
         let bound = listener.local_addr().context("read the gRPC port")?;

@@ -73,12 +73,17 @@ pub(crate) enum Error {
     Crowded,
 }
 
+/// Where a review names the pod that a token is bound to.
+const POD_NAME: &str = "authentication.kubernetes.io/pod-name";
+
 type Verdict = Result<Identity, String>;
 
 pub(crate) struct Authenticator {
     reviews: Api<TokenReview>,
     audience: String,
     namespace: String,
+    /// The ServiceAccount that all our services run as, if they share one.
+    pub(crate) shared_account: Option<String>,
     known: Mutex<HashMap<[u8; 32], Known>>,
     asking: Semaphore,
     rate: PerSecond,
@@ -97,6 +102,7 @@ impl Authenticator {
             reviews: Api::all(client),
             audience,
             namespace: namespace.to_owned(),
+            shared_account: None,
             known: Mutex::default(),
             asking: Semaphore::new(MOST_REVIEWS_AT_ONCE),
             rate: PerSecond::new(MOST_REVIEWS_A_SECOND),
@@ -155,7 +161,8 @@ impl Authenticator {
         let account = name.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
         match account {
             Some((namespace, account)) if namespace == self.namespace => {
-                Service::from_service_account(account)
+                let pod = user.extra.as_ref().and_then(|extra| extra.get(POD_NAME)?.first());
+                Service::of_caller(account, pod.map(String::as_str), self.shared_account.as_deref())
             }
             _ => None,
         }

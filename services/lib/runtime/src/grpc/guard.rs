@@ -71,6 +71,14 @@ impl Guard {
         Self { callee, access, metrics, logged: PerSecond::new(MOST_LOGGED_A_SECOND), check }
     }
 
+    /// Callers with this ServiceAccount are our services; their pods' names tell which one.
+    pub(crate) fn with_shared_account(mut self, account: Option<String>) -> Self {
+        if let Some(check) = &mut self.check {
+            check.authenticator.shared_account = account;
+        }
+        self
+    }
+
     pub(crate) async fn admit(&self, path: &str, headers: &HeaderMap) -> Result<Identity, Status> {
         let Some(check) = &self.check else { return Ok(Identity::Anonymous) };
         if is_open(path) {

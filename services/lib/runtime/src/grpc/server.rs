@@ -54,6 +54,7 @@ pub struct GrpcServer {
     names: Vec<&'static str>,
     descriptors: Vec<&'static [u8]>,
     access: Access,
+    shared_account: Option<String>,
     longest: Duration,
     concurrency: usize,
     costly: (Vec<&'static str>, usize),
@@ -73,6 +74,7 @@ impl GrpcServer {
                 tonic_types::pb::FILE_DESCRIPTOR_SET,
             ],
             access,
+            shared_account: None,
             longest: LONGEST,
             concurrency: CONCURRENCY,
             costly: (Vec::new(), OF_PEOPLE),
@@ -112,6 +114,12 @@ impl GrpcServer {
         self
     }
 
+    /// The ServiceAccount that all services run as, if they share one.
+    pub(crate) fn shared_account(mut self, account: Option<String>) -> Self {
+        self.shared_account = account;
+        self
+    }
+
     pub(crate) fn assemble(
         mut self,
         callee: Service,
@@ -137,7 +145,8 @@ impl GrpcServer {
         self.routes.add_service(self.reflection().build_v1alpha().context("set up reflection v1alpha")?);
         let shared = Shared {
             methods,
-            guard: Guard::new(callee, namespace, self.access, metrics.clone(), client),
+            guard: Guard::new(callee, namespace, self.access, metrics.clone(), client)
+                .with_shared_account(self.shared_account),
             families: metrics.rpc_server.clone(),
             turns: Turns::new(self.concurrency, OF_PEOPLE, OF_ONE_PERSON, self.costly),
             longest: self.longest,
