@@ -1,15 +1,35 @@
-"""IAM's ListInstanceProfiles with its PathPrefix and paging, which moto ignores: whoever cleans up the
-profiles under a path would be shown, and would delete, everybody's."""
+"""What moto's IAM lacks: ListInstanceProfiles with its PathPrefix and paging (a client that cleans up the profiles under
+a path would be shown, and would delete, those of everybody), and the policies of AWS that roles of nodes have."""
 
 from __future__ import annotations
 
+import json
+
 from moto.core.responses import ActionResult
+from moto.iam.models import AWSManagedPolicy, IAMBackend
 from moto.iam.responses import IamResponse
 
 from .filters import Pager
 
+# moto can load all of AWS's policies, which takes seconds at each start. Nothing here evaluates their documents.
+MANAGED_POLICIES = (
+    "AmazonEC2ContainerRegistryPullOnly",
+    "AmazonEC2ContainerRegistryReadOnly",
+    "AmazonEKS_CNI_Policy",
+    "AmazonEKSWorkerNodeMinimalPolicy",
+    "AmazonEKSWorkerNodePolicy",
+    "AmazonSSMManagedInstanceCore",
+)
+
 
 def install(pager: Pager) -> None:
+    document = json.dumps({"Version": "2012-10-17", "Statement": []})
+
+    def aws_policies(self: IAMBackend) -> list[AWSManagedPolicy]:
+        return [AWSManagedPolicy(name, self.account_id, self.region_name, document=document) for name in MANAGED_POLICIES]
+
+    IAMBackend._init_aws_policies = aws_policies  # type: ignore[method-assign,assignment]
+
     def list_instance_profiles(self: IamResponse) -> ActionResult:
         prefix = self._get_param("PathPrefix") or "/"
         found = [p for p in list(self.backend.get_instance_profiles()) if p.path.startswith(prefix)]
