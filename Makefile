@@ -12,7 +12,10 @@ STACK := deploy/local/stack
 PYTHON := $(KARPENTER_CACHE)/venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help run up down build stack test unit integration soak bench lint fmt crds images clean-local
+.PHONY: help run up down build stack test unit integration soak soak-cluster soak-install soak-stack soak-properties soak-solver bench lint fmt crds images clean-local
+
+# The parts share two cores and one local AWS: also under -j they run one after the other.
+.NOTPARALLEL:
 
 help: ## list the commands
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,10 +45,21 @@ unit: stack ## tests that need no cluster
 integration: stack build ## the services as real processes on the local cluster
 	cargo test -p integration
 
+# Each part runs whatever the others ended with; the exit status comes at the end.
 soak: stack ## the long proofs, on release builds; figures go into integration/RESULTS.md
 	cargo build --release --workspace --bins
-	KARPENTER_BIN_DIR=$(CARGO_TARGET_DIR)/release cargo test -p integration -- --soak
-	PROPTEST_CASES=$${PROPTEST_CASES:-20000} cargo test --workspace --exclude integration properties
+	$(MAKE) --keep-going --no-print-directory soak-cluster soak-install soak-stack soak-properties soak-solver
+
+SOAK := KARPENTER_BIN_DIR=$(CARGO_TARGET_DIR)/release cargo test -p integration
+soak-cluster:
+	$(SOAK) --test cluster -- --soak
+soak-install:
+	$(SOAK) --test install -- --soak
+soak-stack:
+	KARPENTER_BIN_DIR=$(CARGO_TARGET_DIR)/release $(PYTHON) deploy/local/tests/acceptance.py
+soak-properties:
+	PROPTEST_CASES=$${PROPTEST_CASES:-20000} cargo test --no-fail-fast --workspace --exclude integration
+soak-solver:
 	SOLVER_CASES=$${SOLVER_CASES:-20000} cargo test -p solver --test properties
 
 bench: stack ## speed and memory beside their bars; ORACLE=path/to/oracle adds the reference, CATALOG= another catalogue
