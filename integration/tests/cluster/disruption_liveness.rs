@@ -1,8 +1,8 @@
 //! What was bought is used, and nothing holds up what it does not concern: a budget over all nodes of a roll, a node that cannot
 //! be written, and minimums of flexibility for the nodes that take over.
 
-use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
 use integration::workload::Workload;
@@ -63,16 +63,21 @@ async fn a_roll_under_one_budget_launches_once_for_each_node(stack: Stack) -> Re
     };
     ensure!(ready().await? == NODES as i32, "a pod was evicted past its budget");
     allow(1).await?;
-    let (launched, fewest) = (RefCell::new(BTreeSet::new()), Cell::new(NODES as i32));
+    let seen = Mutex::new((BTreeSet::new(), NODES as i32));
     eventually("all nodes to be replaced", || async {
-        fewest.set(fewest.get().min(ready().await?));
-        launched.borrow_mut().extend(scene.workload.claims().await?.iter().map(|claim| claim.name_any()));
+        let (ready, claims) = (ready().await?, scene.workload.claims().await?);
+        {
+            let (launched, fewest) = &mut *seen.lock().unwrap_or_else(PoisonError::into_inner);
+            *fewest = ready.min(*fewest);
+            launched.extend(claims.iter().map(|claim| claim.name_any()));
+        }
         let now = scene.node_names().await?;
         Ok((now.len() == NODES as usize && now.is_disjoint(&old)).then_some(()))
     })
     .await?;
     aws::delete(&scene.stack, "/boot")?;
-    let (fewest, made) = (fewest.get(), launched.borrow().len());
+    let (launched, fewest) = seen.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let made = launched.len();
     ensure!(fewest >= NODES as i32 - 1, "only {fewest} of {NODES} pods were ready at one time");
     ensure!(made == 2 * NODES as usize, "{made} claims for {NODES} nodes: {launched:?}");
     let replacements = |outcome: &str| {

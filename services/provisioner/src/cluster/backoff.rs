@@ -36,10 +36,6 @@ impl LaunchShape {
         (requirements, resources).hash(&mut hasher);
         Self { pool: Arc::from(pool.map_or("", String::as_str)), asked: hasher.finish() }
     }
-
-    pub(crate) fn pool(&self) -> &Arc<str> {
-        &self.pool
-    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
