@@ -39,7 +39,7 @@ async fn replica() -> (SocketAddr, String) {
     let (_reporter, health) = tonic_health::server::health_reporter();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let server = Server::builder().tls_config(ServerTlsConfig::new().identity(identity)).unwrap();
+    let mut server = Server::builder().tls_config(ServerTlsConfig::new().identity(identity)).unwrap();
     tokio::spawn(server.add_service(health).serve_with_incoming(TcpIncoming::from(listener)));
     (address, certificate.pem())
 }
