@@ -6,6 +6,7 @@
 pub mod aws;
 pub mod figures;
 pub mod helm;
+pub mod history;
 pub mod invariants;
 pub mod jaeger;
 pub mod kubernetes;
