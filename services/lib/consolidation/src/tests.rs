@@ -184,6 +184,10 @@ fn several_new_nodes_are_planned_only_where_the_pool_opted_in() {
         spec.requests = [("cpu", "2".parse().unwrap())].into_iter().collect();
     }
     input.nodes.truncate(1);
+    // The type of the node cannot be launched any more, so that only two small nodes can replace it.
+    let mut large = kind("large", "4", 400_000);
+    large.offerings[0].available = false;
+    input.pools[0].instance_types = Arc::new(vec![large, kind("small", "2", 150_000)]);
     let plain = found(input.clone(), &rest(ALWAYS));
     assert!(plain.commands.is_empty(), "{plain:?}");
     let opted_in = found(input, &annotated(labels::MANY_FOR_MANY, "true"));

@@ -207,9 +207,11 @@ mod tests {
     fn only_the_pods_of_a_pool_without_a_sound_node_are_held_back() {
         let mut input = input();
         input.pools.push(NodePool { name: Arc::from("other"), ..input.pools[0].clone() });
-        let mut spec = (*input.pods[0].spec).clone();
-        spec.node_selector.insert(model::labels::NODEPOOL.to_owned(), "other".to_owned());
-        input.pods[0].spec = Arc::new(spec);
+        for (pod, pool) in input.pods.iter_mut().zip(["other", "default"]) {
+            let mut spec = (*pod.spec).clone();
+            spec.node_selector.insert(model::labels::NODEPOOL.to_owned(), pool.to_owned());
+            pod.spec = Arc::new(spec);
+        }
         let (snapshot, plan) = solved(&input);
         assert_eq!(plan.new_nodes.len(), 2);
         // The cluster is another one than the plan was made for: one pool may not grow.

@@ -110,10 +110,8 @@ pub(crate) fn place_on_rung(
         if placed == 0 && !decide_a_target(state, demand, rung) {
             break;
         }
+        // Pods under a spread constraint are balanced when all of them are placed: no deadline cuts them in half.
         left -= placed;
-        if left > 0 && !keep_going() {
-            break;
-        }
     }
     want - left
 }
