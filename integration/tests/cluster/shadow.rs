@@ -65,7 +65,9 @@ async fn nothing_that_a_shadow_sends_is_stored(stack: Stack) -> Result<()> {
     shadow_maps.create(&PostParams::default(), &named("new")).await?;
     let data = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"}});
     shadow_maps.patch("kept", &PatchParams::default(), &Patch::Merge(&data)).await?;
-    shadow_maps.patch("applied", &PatchParams::apply("shadow"), &Patch::Apply(&data)).await?;
+    let applied =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "applied"}, "data": {"a": "b"}});
+    shadow_maps.patch("applied", &PatchParams::apply("shadow"), &Patch::Apply(&applied)).await?;
     let changed = ConfigMap { data: Some([("a".to_owned(), "b".to_owned())].into()), ..map.clone() };
     shadow_maps.replace("kept", &PostParams::default(), &changed).await?;
     let all = shadow_maps.delete_collection(&DeleteParams::default(), &ListParams::default()).await;

@@ -38,7 +38,7 @@ fn reference_chart() -> Result<String> {
 async fn a_release_of_karpenter_is_upgraded_rolled_back_and_upgraded_again(stack: Stack) -> Result<()> {
     helm::ensure_programs(&stack)?;
     let reference = reference_chart()?;
-    let outcome = take_over(&stack, &reference).await;
+    let outcome = Box::pin(take_over(&stack, &reference)).await;
     let _ = run(&stack, "helm", &["uninstall", "karpenter", "-n", NAMESPACE, "--ignore-not-found"]);
     let _ = run(&stack, "kubectl", &["delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=false"]);
     // The roles of the local services were the release's, and were deleted with it.
