@@ -62,10 +62,11 @@ soak-properties:
 soak-solver:
 	SOLVER_CASES=$${SOLVER_CASES:-20000} cargo test -p solver --test properties
 
-bench: stack ## every benchmark, one table of bar, measured and ratio; ORACLE=, CATALOG= and ELASTICMQ= add more, BASELINE=write keeps it
+bench: stack ## speed and memory beside their bars; ORACLE=path/to/oracle adds the reference, CATALOG= another catalogue
 	cargo build --release --workspace --bins
-	$(CARGO_TARGET_DIR)/release/bench $(if $(ORACLE),--oracle $(ORACLE)) $(if $(CATALOG),--catalog $(CATALOG)) \
-		$(if $(ELASTICMQ),--elasticmq $(ELASTICMQ)) $(if $(filter write,$(BASELINE)),--write-baseline)
+	$(CARGO_TARGET_DIR)/release/bench
+	$(CARGO_TARGET_DIR)/release/bench-disruption
+	$(CARGO_TARGET_DIR)/release/solver-bench $(if $(ORACLE),--oracle $(ORACLE)) $(if $(CATALOG),--catalog $(CATALOG))
 
 lint: ## formatting and clippy, warnings are errors
 	cargo fmt --all --check

