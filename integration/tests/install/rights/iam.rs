@@ -38,9 +38,11 @@ impl Calls {
 
 pub(super) fn compare(stack: &Stack, calls: &Calls) -> Result<Vec<String>> {
     let (scene, mut complaints) = (Scene::of(stack)?, BTreeSet::new());
+    // What the provisioner makes, with the tags that the conditions of other services' policies ask for.
+    let mut made = Made::default();
     for service in Service::ALL {
         let statements = scene.policies(service)?;
-        let (mut made, mut used) = (Made::default(), BTreeSet::new());
+        let mut used = BTreeSet::new();
         let of_service = calls.requests.iter().filter(|request| request["accessKey"] == service.as_str());
         for request in of_service {
             for wanted in authorizations(&scene, &mut made, request)? {
