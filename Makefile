@@ -12,10 +12,7 @@ STACK := deploy/local/stack
 PYTHON := $(KARPENTER_CACHE)/venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help run up down build stack test unit integration soak soak-cluster soak-install soak-stack soak-properties soak-solver bench lint fmt crds images clean-local
-
-# The parts share two cores and one local AWS: also under -j they run one after the other.
-.NOTPARALLEL:
+.PHONY: help run up down build stack test unit integration soak bench lint fmt crds images clean-local
 
 help: ## list the commands
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,21 +42,10 @@ unit: stack ## tests that need no cluster
 integration: stack build ## the services as real processes on the local cluster
 	cargo test -p integration
 
-# Each part runs whatever the others ended with; the exit status comes at the end.
 soak: stack ## the long proofs, on release builds; figures go into integration/RESULTS.md
 	cargo build --release --workspace --bins
-	$(MAKE) --keep-going --no-print-directory soak-cluster soak-install soak-stack soak-properties soak-solver
-
-SOAK := KARPENTER_BIN_DIR=$(CARGO_TARGET_DIR)/release cargo test -p integration
-soak-cluster:
-	$(SOAK) --test cluster -- --soak
-soak-install:
-	$(SOAK) --test install -- --soak
-soak-stack:
-	KARPENTER_BIN_DIR=$(CARGO_TARGET_DIR)/release $(PYTHON) deploy/local/tests/acceptance.py
-soak-properties:
-	PROPTEST_CASES=$${PROPTEST_CASES:-20000} cargo test --no-fail-fast --workspace --exclude integration
-soak-solver:
+	KARPENTER_BIN_DIR=$(CARGO_TARGET_DIR)/release cargo test -p integration -- --soak
+	PROPTEST_CASES=$${PROPTEST_CASES:-20000} cargo test --workspace --exclude integration properties
 	SOLVER_CASES=$${SOLVER_CASES:-20000} cargo test -p solver --test properties
 
 bench: stack ## speed and memory beside their bars; ORACLE=path/to/oracle adds the reference, CATALOG= another catalogue
@@ -79,10 +65,9 @@ crds: ## write charts/karpenter-crd from the Rust types
 	cargo run -p api --bin crdgen
 
 STATIC := $(shell uname -m)-unknown-linux-gnu
-images: ## OCI images of the five services, and a bill of materials, into .local/images; REGISTRY=… TAG=… also pushes them (with skopeo)
+images: ## OCI images of the five services, and a bill of materials, into .local/images; no container engine is needed
 	RUSTFLAGS="-C target-feature=+crt-static" cargo build --profile dist --workspace --bins --target $(STATIC)
-	deploy/images/build --strip --bin-dir $(CARGO_TARGET_DIR)/$(STATIC)/dist --out .local/images \
-	  $(if $(TAG),--tag $(TAG)) $(if $(REGISTRY),--registry $(REGISTRY) --push)
+	deploy/images/build --strip --bin-dir $(CARGO_TARGET_DIR)/$(STATIC)/dist --out .local/images
 
 clean-local: down ## forget the local cluster's state
 	rm -rf .local

@@ -29,17 +29,16 @@ pub struct Impersonation {
 impl Impersonation {
     /// `caller` calls `callee` with its own token.
     pub async fn new(stack: &Stack, caller: Service, callee: Service) -> Result<Self> {
-        let token = stack.token(caller.as_str(), &[&callee.audience()]).await?;
+        let token = stack.token(caller.as_str(), &[runtime::grpc::AUDIENCE]).await?;
         Self::with_token(stack, caller, callee, &token).await
     }
 
     /// The same with whatever is given as the token.
     pub async fn with_token(stack: &Stack, caller: Service, callee: Service, token: &str) -> Result<Self> {
-        let directory = stack.dir().join(format!("tokens-of-harness-{caller}"));
-        std::fs::create_dir_all(&directory)?;
-        std::fs::write(directory.join(callee.as_str()), token)?;
-        let directory = directory.to_str().context("a path in UTF-8")?;
-        let words = ["harness", "--replica-name", "harness", "--rpc-token-dir", directory];
+        let file = stack.dir().join(format!("token-of-harness-{caller}"));
+        std::fs::write(&file, token)?;
+        let file = file.to_str().context("a path in UTF-8")?;
+        let words = ["harness", "--replica-name", "harness", "--rpc-token-file", file];
         let flags = Flags::try_parse_from(words)?;
         let client = stack.client_of(caller.as_str()).await?;
         let mut shell = Shell::with_client(caller, flags.process, client);

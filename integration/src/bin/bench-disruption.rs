@@ -139,7 +139,7 @@ async fn taint(stack: &Stack, client: &Client, workload: &Workload) -> Result<()
         pods.delete_collection(&DeleteParams { grace_period_seconds: Some(0), ..Default::default() }, &own)
             .await?;
     }
-    let token = stack.token("operator", &[&runtime::Service::Disruption.audience()]).await?;
+    let token = stack.token("operator", &[runtime::grpc::AUDIENCE]).await?;
     let (caller, callee) = (runtime::Service::Provisioner, runtime::Service::Disruption);
     let caller = Impersonation::with_token(stack, caller, callee, &token).await?;
     let nodes: Api<Node> = Api::all(client.clone());

@@ -38,7 +38,7 @@ async fn empty_nodes_go_and_a_protected_one_stays_and_says_why(stack: Stack) -> 
     ensure!(command.reason == "Empty" && command.method == "emptiness", "{command:?}");
     ensure!(command.saving_micro_usd_per_hour > 0 && command.replacements.is_empty(), "{command:?}");
     scene.event_about(&nodes[1], "DisruptionTerminating", "Empty").await?;
-    let pool_label = format!("reason=\"empty\",nodepool=\"{}\"", scene.workload.name);
+    let pool_label = format!("nodepool=\"{}\"", scene.workload.name);
     let counted = |name: &str, labels: &str| scene.disruption.metric(name, labels);
     ensure!(counted("karpenter_nodeclaims_disrupted_total", &pool_label)? == 2.0, "two nodes went");
     let decided = "karpenter_voluntary_disruption_decisions_total";

@@ -140,7 +140,7 @@ async fn bad_messages_are_counted_explained_and_removed(stack: Stack) -> Result<
         (with("/time", json!(17))?, "MALFORMED", "time"),
         (with("/source", json!(["aws.ec2"]))?, "MALFORMED", "source"),
         (with("/region", json!("eu-central-1"))?, "SPOT_INTERRUPTED", "eu-central-1"),
-        (with("/account", json!("999999999999"))?, "SPOT_INTERRUPTED", "from account \"999999999999\""),
+        (with("/account", json!("999999999999"))?, "SPOT_INTERRUPTED", "account 999999999999"),
         (with("/detail/instance-id", json!("i-0123456789abcdef0"))?, "SPOT_INTERRUPTED", "no NodeClaim"),
         (with("/detail-type", json!("Something New"))?, "NO_OP", "Something New"),
         (

@@ -212,7 +212,7 @@ async fn instances_are_what_their_claims_say(stack: &Stack, workload: &Workload)
     Ok(())
 }
 
-pub(crate) async fn events(workload: &Workload, pod: &str, reason: &str) -> Result<Vec<Event>> {
+async fn events(workload: &Workload, pod: &str, reason: &str) -> Result<Vec<Event>> {
     let fields = format!("involvedObject.name={pod},reason={reason}");
     let events: Api<Event> = Api::namespaced(workload.client.clone(), &workload.name);
     let found = events.list(&ListParams::default().fields(&fields)).await?.items;

@@ -416,23 +416,6 @@ impl Scene {
         Ok(())
     }
 
-    /// Answers that the API server's audit log has for a service account's requests about one object.
-    pub(crate) fn audited(&self, account: &str, verb: &str, resource: &str, name: &str) -> Result<Vec<u64>> {
-        let log = std::fs::read_to_string(self.stack.dir().join("log/audit.log"))?;
-        let mut codes = Vec::new();
-        for line in log.lines().filter(|line| line.contains(account) && line.contains(name)) {
-            // The last line may still be in the making.
-            let Ok(event) = serde_json::from_str::<Value>(line) else { continue };
-            let (object, user) =
-                (&event["objectRef"], event["user"]["username"].as_str().unwrap_or_default());
-            let is_meant = object["resource"] == resource && object["name"] == name && event["verb"] == verb;
-            if is_meant && user.ends_with(account) {
-                codes.extend(event["responseStatus"]["code"].as_u64());
-            }
-        }
-        Ok(codes)
-    }
-
     pub(crate) async fn node_names(&self) -> Result<Vec<String>> {
         let nodes: Api<Node> = Api::all(self.client.clone());
         let own = nodes.list(&ListParams::default().labels(&format!("test={}", self.namespace))).await?;

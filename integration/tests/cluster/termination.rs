@@ -18,7 +18,6 @@ pub(crate) fn tests() -> Vec<Test> {
     vec![
         test!("termination", a_claim_goes_with_its_node_pods_and_instance),
         test!("termination", a_deleted_node_takes_its_claim_and_instance_along),
-        test!("termination", a_node_that_others_write_all_the_time_is_read_and_tainted_at_once),
         test!("termination", three_nodes_drained_at_once_leave_two_of_three_replicas_ready),
         test!("termination", budgets_and_annotations_hold_until_the_grace_period_ends),
         test!("termination", a_do_not_disrupt_pod_holds_its_node_until_the_annotation_goes),
@@ -89,42 +88,6 @@ async fn a_deleted_node_takes_its_claim_and_instance_along(stack: Stack) -> Resu
     scene.node_is_ready(&name, true).await?;
     scene.nodes().delete(&name, &DeleteParams::default()).await?;
     scene.is_gone(&name, &instance).await?;
-    Ok(())
-}
-
-/// Kubelets and controllers write nodes all the time. A taint that meets a conflict is tried again with the node as it is now,
-/// which needs the right to get it.
-async fn a_node_that_others_write_all_the_time_is_read_and_tainted_at_once(stack: Stack) -> Result<()> {
-    let scene = Scene::new(stack, "conflict").await?;
-    for number in 0.. {
-        let name = scene.name(number);
-        let instance = scene.node(&name, &Options::default()).await?;
-        scene.node_is_ready(&name, true).await?;
-        let writing = (0..8).map(|writer| {
-            let (nodes, name) = (scene.nodes(), name.clone());
-            async move {
-                for round in 0.. {
-                    let note =
-                        json!({"metadata": {"annotations": {format!("test/{writer}"): round.to_string()}}});
-                    let written = nodes.patch(&name, &PatchParams::default(), &Patch::Merge(note)).await;
-                    if written.map(drop).or_else(ignore_missing).is_err()
-                        || nodes.get_opt(&name).await?.is_none()
-                    {
-                        break;
-                    }
-                }
-                anyhow::Ok(())
-            }
-        });
-        tokio::try_join!(futures::future::try_join_all(writing), scene.delete_claim(&name))?;
-        scene.is_gone(&name, &instance).await?;
-        let codes = scene.audited("karpenter-termination", "get", "nodes", &name)?;
-        ensure!(!codes.contains(&403), "termination may not get the node: {codes:?}");
-        if codes.contains(&200) {
-            return Ok(());
-        }
-        ensure!(number < 20, "no taint met a conflict in {number} tries");
-    }
     Ok(())
 }
 

@@ -2,7 +2,6 @@
 //! probes, accounts and rights; kwok nodes carry the workload.
 
 use std::collections::BTreeMap;
-use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use integration::helm::{self, chart, run};
@@ -30,8 +29,6 @@ const NAMESPACE: &str = "kube-system";
 const OURS: &str = "app.kubernetes.io/name=karpenter";
 const FIRST: &str = "first";
 const SECOND: &str = "second";
-/// Status of `timeout` when it had to end the command.
-const TIMED_OUT: i32 = 124;
 
 async fn installed_with_helm_it_works_is_upgraded_scaled_rolled_back_and_uninstalled(
     stack: Stack,
@@ -167,24 +164,11 @@ async fn tutorial_scale_up(stack: &Stack) -> Result<Workload> {
     for word in ["launched", "registered"] {
         ensure!(told.lines().any(|line| line.contains(word)), "no log line of the scale-up says {word:?}");
     }
-    followed(stack)?;
     let pools = run(stack, "kubectl", &["get", "nodepools"])?;
     for column in ["NODECLASS", "NODES", "READY"] {
         ensure!(pools.contains(column), "{pools}");
     }
     Ok(workload)
-}
-
-/// `kubectl logs -f` by the label that tutorials use runs until it is stopped; of more than five pods it would fail at once.
-fn followed(stack: &Stack) -> Result<()> {
-    let program = helm::program(stack, "kubectl")?;
-    let follow = ["logs", "-f", "-n", NAMESPACE, "-l", OURS, "-c", "controller", "--since=1m"];
-    let mut command = Command::new("timeout");
-    command.arg("3").arg(program).args(follow).env("KUBECONFIG", stack.var("KUBECONFIG")?);
-    let output = command.output()?;
-    let problem = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.code() == Some(TIMED_OUT), "{}: {problem}", output.status);
-    Ok(())
 }
 
 /// No pods, no nodes; and back again for what follows.

@@ -9,7 +9,6 @@ mod check;
 mod installed;
 mod page;
 mod queries;
-mod release_takeover;
 mod rights;
 mod takeover;
 
@@ -23,7 +22,6 @@ fn main() -> ExitCode {
     tests.extend(page::tests());
     tests.extend(check::tests());
     tests.extend(takeover::tests());
-    tests.extend(release_takeover::tests());
     tests.extend(installed::tests());
     integration::run_in("install", tests)
 }

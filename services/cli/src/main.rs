@@ -1,9 +1,8 @@
 //! The command line: which sub-command, and what its failure means to the shell.
 
-use std::io;
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 
 /// Ask the autoscaler.
 #[derive(Parser)]
@@ -17,7 +16,7 @@ struct Cli {
 enum Command {
     /// Plan nodes for workloads in manifests, without a cluster
     Plan(cli::plan::Args),
-    /// Test an installation: what is wrong, and how to fix it
+    /// Test an installation: what is wrong, and how to mend it
     Check(cli::check::Args),
     /// Show the nodes that are being removed, how far each is and what it waits for
     Drains(cli::drains::Args),
@@ -27,12 +26,7 @@ enum Command {
     Explain(cli::explain::Args),
     /// Show nodes by cost and waste, use and price of each pool, and what could be saved
     Top(cli::top::Args),
-    /// Print a shell completion script, e.g. `source <(kubectl karpenter completion bash)`
-    Completion { shell: clap_complete::Shell },
 }
-
-/// What completes is the program itself: kubectl leaves the completion of plugins to `kubectl_complete-<plugin>`.
-const PROGRAM: &str = "kubectl-karpenter";
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
@@ -42,10 +36,6 @@ fn main() -> ExitCode {
         Command::Prices(args) => cli::prices::run(&args),
         Command::Explain(args) => cli::explain::run(&args),
         Command::Top(args) => cli::top::run(&args),
-        Command::Completion { shell } => {
-            clap_complete::generate(shell, &mut Cli::command().bin_name(PROGRAM), PROGRAM, &mut io::stdout());
-            Ok(())
-        }
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -60,15 +50,5 @@ fn main() -> ExitCode {
 
 /// `… | head` is no failure.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_two_flags_of_a_command_share_a_name() {
-        Cli::command().debug_assert();
-    }
+    error.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
 }

@@ -1,23 +1,16 @@
-//! What is being done, on standard error, for anything that takes about a second or longer.
+//! A sign of life on standard error for anything that takes longer than two seconds.
 
 use std::io::{IsTerminal, Write};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_millis(800);
+const PATIENCE: Duration = Duration::from_secs(2);
 const PACE: Duration = Duration::from_secs(1);
 /// On a log, a line now and then is enough.
 const PACE_WITHOUT_TERMINAL: Duration = Duration::from_secs(10);
 
-/// Runs `work`, and shows `doing` while it takes time.
-pub(crate) fn while_running<T>(doing: &str, work: impl FnOnce() -> T) -> T {
-    let progress = Progress::start();
-    progress.now(doing);
-    work()
-}
-
-/// Shows what is being done, until dropped.
+/// Shows what is being done, from two seconds on, until dropped.
 pub(crate) struct Progress {
     tell: Option<Sender<String>>,
     thread: Option<JoinHandle<()>>,

@@ -106,6 +106,7 @@ pub(crate) fn subject(
         pool: pool_of(world, node),
         offering: Offering {
             instance_type: node.instance_type.clone(),
+            // Whether the type is still sold shows in its price.
             type_known: node.instance_type.is_some(),
             capacity_type: node.capacity_type.clone(),
             zone: node.zone.clone(),

@@ -86,14 +86,6 @@ impl Events {
         self.both(about, |object| Event::normal(object, "ConsolidationApproved", why));
     }
 
-    /// The command begins; the name that older tutorials look for.
-    pub(crate) fn initiated(&self, about: (Option<&NodeState>, Option<&Claim>), command: &str) {
-        self.both(about, |object| {
-            Event::normal(object, "DisruptionInitiated", format!("Disrupting: {command}"))
-                .distinct([command.to_owned()])
-        });
-    }
-
     pub(crate) fn launching(&self, about: &Claim, reason: &str) {
         let event =
             Event::normal(claim(about), "DisruptionLaunching", format!("Launching NodeClaim: {reason}"));

@@ -1,7 +1,7 @@
 //! Questions to the provisioner: what-ifs over all its replicas, what it believes about nodes, and the one order, for
 //! replacements, to its leader.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,8 +16,6 @@ use crate::metrics::Metrics;
 
 /// Simulations of a large cluster take a while; nothing waits for a stream but the look that asked.
 const STREAM: Duration = Duration::from_secs(300);
-/// A share that a replica leaves unanswered is sent to the others at most this often.
-const ROUNDS: usize = 3;
 /// A snapshot with all nodes of a large cluster.
 const LARGEST_ANSWER: usize = 256 << 20;
 
@@ -46,8 +44,6 @@ impl Removal {
 pub(crate) struct Seen {
     /// `None` where it cannot be priced.
     pub(crate) price: Option<MicroDollars>,
-    /// Whether its EC2NodeClass has its instance type, apart from any price; `None` when nothing is known of the class.
-    pub(crate) type_known: Option<bool>,
     /// A pending pod was just sent there.
     pub(crate) nominated: bool,
     /// Placeholders of capacity buffers stand on it.
@@ -95,29 +91,23 @@ impl Probes {
     ) -> Result<Vec<Result<pb::SimulateResponse, String>>, Status> {
         let mut answers: Vec<Option<Result<pb::SimulateResponse, String>>> = vec![None; removals.len()];
         let mut failed: Option<Status> = None;
-        // Replicas that did not answer all of their share: the others get what is left of it.
-        let mut silent: BTreeSet<String> = BTreeSet::new();
-        for _ in 0..ROUNDS {
+        for _ in 0..3 {
             let open: Vec<usize> = (0..removals.len()).filter(|&index| answers[index].is_none()).collect();
             if open.is_empty() {
                 break;
             }
-            let known = self.peers.replicas();
-            let replicas: Vec<&String> = known.iter().filter(|name| !silent.contains(*name)).collect();
-            let callers: Vec<(Option<&String>, Caller)> = if replicas.is_empty() {
-                vec![(None, self.peers.any())]
+            let replicas = self.peers.replicas();
+            let callers: Vec<Caller> = if replicas.is_empty() {
+                vec![self.peers.any()]
             } else {
-                replicas.into_iter().map(|name| (Some(name), self.peers.replica(name))).collect()
+                replicas.iter().map(|name| self.peers.replica(name)).collect()
             };
-            let count = callers.len();
-            let streams = callers.into_iter().enumerate().map(|(turn, (name, caller))| {
-                let share: Vec<usize> = open.iter().copied().skip(turn).step_by(count).collect();
-                async move { (name, share.len(), self.stream(caller, share, removals).await) }
-            });
-            for (name, asked, (got, end)) in futures::future::join_all(streams).await {
-                if got.len() < asked {
-                    silent.extend(name.cloned());
-                }
+            let shares = (0..callers.len())
+                .map(|turn| open.iter().copied().skip(turn).step_by(callers.len()).collect());
+            let shares: Vec<Vec<usize>> = shares.collect();
+            let streams = callers.into_iter().zip(shares).filter(|(_, share)| !share.is_empty());
+            let streams = streams.map(|(caller, share)| self.stream(caller, share, removals));
+            for (got, end) in futures::future::join_all(streams).await {
                 for (index, answer) in got {
                     answers[index] = Some(answer);
                 }
@@ -175,7 +165,6 @@ impl Probes {
             let price = node.offering.as_ref().map(|offering| offering.micro_usd_per_hour);
             let seen = Seen {
                 price: price.filter(|price| *price > 0).map(MicroDollars::new),
-                type_known: node.type_known,
                 nominated: node.nominated,
                 holds_buffers: node.holds_buffers,
             };

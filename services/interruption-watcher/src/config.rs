@@ -13,10 +13,6 @@ pub struct Config {
     pub process: runtime::ProcessConfig,
     #[command(flatten)]
     pub settings: runtime::Settings,
-    /// How fast AWS is called, by class of calls: `create-fleet=5/20/50,describe=20/80`, that is calls a second, how many at once,
-    /// and the most a second that a rate grows to while nothing is throttled. Also: terminate, tag, launch-template, other.
-    #[arg(long, env = "AWS_RATE_LIMITS", default_value = "")]
-    pub aws_rate_limits: cloud_aws::Limits,
     #[command(flatten)]
     pub interruption: Interruption,
 }
@@ -41,19 +37,9 @@ pub struct Interruption {
     #[arg(long, env = "QUEUE_MAX_DELIVERIES", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub queue_max_deliveries: u32,
 
-    /// Accounts whose messages are accepted besides those of the queue's own account, separated by commas: for an event bus that
-    /// serves several accounts.
-    #[arg(long, env = "EVENT_ACCOUNTS", value_delimiter = ',', value_parser = account)]
-    pub event_accounts: Vec<String>,
-
     /// How often instance status is polled.
     #[arg(long, env = "INSTANCE_STATUS_INTERVAL", default_value = "1m", value_parser = go_duration)]
     pub instance_status_interval: Duration,
-}
-
-fn account(text: &str) -> Result<String, String> {
-    let is_account = text.len() == 12 && text.bytes().all(|byte| byte.is_ascii_digit());
-    if is_account { Ok(text.to_owned()) } else { Err("an AWS account has 12 digits".to_owned()) }
 }
 
 impl runtime::ServiceConfig for Config {

@@ -39,10 +39,6 @@ pub(crate) struct Metrics {
     pub(crate) disrupted: Family<Disrupted, Counter>,
     /// Ours: handled without success and left in the queue.
     pub(crate) failed: Counter,
-    /// Ours: of another account or region, by which of the two.
-    pub(crate) refused: Family<Reason, Counter>,
-    /// Ours: EC2 did not confirm the end of an instance, so that budgets hold.
-    pub(crate) unconfirmed: Counter,
     /// Ours: removed after too many failures.
     pub(crate) poisoned: Counter,
     /// Ours: from receipt to the deletion being stored.
@@ -93,8 +89,6 @@ impl Metrics {
             unhealthy: Family::default(),
             disrupted: Family::default(),
             failed: Counter::default(),
-            refused: Family::default(),
-            unconfirmed: Counter::default(),
             poisoned: Counter::default(),
             handling: Histogram::new(DURATIONS),
             receivers: Gauge::default(),
@@ -133,16 +127,6 @@ impl Metrics {
             "karpenter_interruption_failed_messages_total",
             "Messages that could not be handled and went back to the queue",
             m.failed.clone(),
-        );
-        registry.register(
-            "karpenter_interruption_refused_messages_total",
-            "Messages not acted on because they are of another account or region, by reason",
-            m.refused.clone(),
-        );
-        registry.register(
-            "karpenter_interruption_unconfirmed_messages_total",
-            "Messages about an instance's end that EC2 did not confirm: drained within budgets",
-            m.unconfirmed.clone(),
         );
         registry.register(
             "karpenter_interruption_poisoned_messages_total",

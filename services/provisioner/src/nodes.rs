@@ -4,8 +4,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use api::EC2NodeClass;
-use cloud::nodeclass::PlacementGroup;
 use cloud::unavailable::Scope;
 use futures::future::BoxFuture;
 use runtime::{MinValuesPolicy, Shell};
@@ -39,9 +37,7 @@ pub(crate) async fn spawn(shell: &mut Shell, deps: &Deps) -> anyhow::Result<Inbo
             templates: templates.clone(),
             addresses: addresses.clone(),
             resolved: resolved.clone(),
-            types: Arc::new(move |class: &EC2NodeClass, group: Option<&PlacementGroup>| {
-                types.usable_types(class, group)
-            }),
+            types: Arc::new(move |class| types.instance_types(class)),
             recorder: deps.recorder.clone(),
             leadership: deps.leadership.clone(),
             settings: settings.clone(),
@@ -92,8 +88,8 @@ async fn tell_resolved(
     loop {
         let now = latest.borrow_and_update().clone();
         for (class, found) in now.iter() {
-            let facts =
-                ClassFacts { group: found.placement_group.clone(), reservations: found.reservations.clone() };
+            let left = found.reservations.iter().map(|r| (r.id.clone(), r.available)).collect();
+            let facts = ClassFacts { group: found.placement_group.clone(), left };
             if told.get(class) != Some(&facts) {
                 catalog.set_resolved(class, Some(facts.clone())).await;
                 told.insert(class.clone(), facts);

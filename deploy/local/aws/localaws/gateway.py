@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape
 
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
-from . import describe, fleet, images, instance_types, interfaces, motopages, placement, reservations, run_instances, spot, status, tags, templates
+from . import describe, fleet, images, instance_types, motopages, placement, reservations, run_instances, spot, status, tags, templates
 from .actions import EC2, Call
 from .eks import Cluster
 from .errors import AwsError
@@ -27,7 +27,7 @@ from .world import Worlds
 from .zonalshift import ZonalShifts
 
 # Importing these modules registers their handlers.
-HANDLERS = (describe, fleet, images, instance_types, interfaces, placement, reservations, run_instances, spot, status, tags, templates)
+HANDLERS = (describe, fleet, images, instance_types, placement, reservations, run_instances, spot, status, tags, templates)
 JSON_SERVICES = ("ssm", "sqs", "events", "pricing", "eks", "arc-zonal-shift")
 
 

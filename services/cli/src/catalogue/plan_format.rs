@@ -133,7 +133,6 @@ fn offering(offering: FileOffering) -> Result<Offering, Wrong> {
             id: Arc::from(offering.reservation_id),
             capacity: offering.reservation_capacity,
             kind: Arc::from("default"),
-            interruptible: false,
         }),
         CapacityType::Spot | CapacityType::OnDemand => None,
     };

@@ -30,13 +30,13 @@ pub(super) async fn check(
 
 fn judge(service: Service, name: &str, lease: Option<&Lease>, now: Timestamp) -> Finding {
     let subject = service.as_str();
-    let fix = format!("kubectl describe lease {name}; see why no replica of {service} takes it in its log");
+    let mend = format!("kubectl describe lease {name}; see why no replica of {service} takes it in its log");
     let Some(spec) = lease.and_then(|lease| lease.spec.as_ref()) else {
-        return Finding::wrong(AREA, subject, format!("nobody ever led: Lease {name} is missing"), fix);
+        return Finding::wrong(AREA, subject, format!("nobody ever led: Lease {name} is missing"), mend);
     };
     let holder = spec.holder_identity.clone().unwrap_or_default();
     if holder.is_empty() {
-        return Finding::wrong(AREA, subject, "nobody leads: the last leader gave the lease back", fix);
+        return Finding::wrong(AREA, subject, "nobody leads: the last leader gave the lease back", mend);
     }
     let length = SignedDuration::from_secs(spec.lease_duration_seconds.unwrap_or(DEFAULT_SECONDS).into());
     let age = spec.renew_time.as_ref().map(|renewed| now.duration_since(renewed.0));
@@ -44,9 +44,9 @@ fn judge(service: Service, name: &str, lease: Option<&Lease>, now: Timestamp) ->
         Some(age) if age <= length => Finding::good(AREA, subject, format!("{holder} leads")),
         Some(age) => {
             let detail = format!("{holder} held the lease and has not renewed it for {} s", age.as_secs());
-            Finding::wrong(AREA, subject, detail, fix)
+            Finding::wrong(AREA, subject, detail, mend)
         }
-        None => Finding::wrong(AREA, subject, format!("{holder} never renewed the lease"), fix),
+        None => Finding::wrong(AREA, subject, format!("{holder} never renewed the lease"), mend),
     }
 }
 

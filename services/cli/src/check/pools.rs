@@ -18,8 +18,8 @@ pub(super) async fn check(client: &Client) -> Result<Vec<Finding>> {
     let Some(classes) = listed::<EC2NodeClass>(client).await? else { return Ok(Vec::new()) };
     let mut findings = Vec::new();
     if pools.is_empty() {
-        let fix = "helm upgrade --install karpenter-nodepool <charts>/karpenter-nodepool --set clusterName=<cluster>, or apply your own";
-        findings.push(Finding::note(AREA, "NodePools", "there are none: no node will be made", fix));
+        let mend = "helm upgrade --install karpenter-nodepool <charts>/karpenter-nodepool --set clusterName=<cluster>, or apply your own";
+        findings.push(Finding::note(AREA, "NodePools", "there are none: no node will be made", mend));
     }
     for class in classes {
         let conditions =
@@ -69,21 +69,24 @@ fn judge(subject: &str, generation: Option<i64>, conditions: &[Condition]) -> Fi
     let told: Vec<String> =
         failing.iter().map(|each| format!("{}: {} {}", each.type_, each.reason, each.message)).collect();
     let detail = if told.is_empty() { ready.message.clone() } else { told.join("; ") };
-    let fix = failing.first().and_then(|first| fix(&first.type_)).map_or(describe, str::to_owned);
-    Finding::wrong(AREA, subject, detail, fix)
+    let mend = failing.first().and_then(|first| mend(&first.type_)).map_or(describe, str::to_owned);
+    Finding::wrong(AREA, subject, detail, mend)
 }
 
 /// What helps against the mistakes that people make most.
-fn fix(condition: &str) -> Option<&'static str> {
+fn mend(condition: &str) -> Option<&'static str> {
     const KNOWN: &[(&str, &str)] = &[
-        ("SubnetsReady", "tag the subnets with karpenter.sh/discovery=<cluster>, or fix subnetSelectorTerms"),
+        (
+            "SubnetsReady",
+            "tag the subnets with karpenter.sh/discovery=<cluster>, or mend subnetSelectorTerms",
+        ),
         (
             "SecurityGroupsReady",
-            "tag a security group with karpenter.sh/discovery=<cluster>, or fix securityGroupSelectorTerms",
+            "tag a security group with karpenter.sh/discovery=<cluster>, or mend securityGroupSelectorTerms",
         ),
         (
             "AMIsReady",
-            "fix amiSelectorTerms: no image matches; the role of karpenter-provisioner needs ssm:GetParameter and ec2:DescribeImages",
+            "mend amiSelectorTerms: no image matches; the role of karpenter-provisioner needs ssm:GetParameter and ec2:DescribeImages",
         ),
         (
             "InstanceProfileReady",
@@ -93,9 +96,9 @@ fn fix(condition: &str) -> Option<&'static str> {
             "ValidationSucceeded",
             "compare the role of karpenter-provisioner with deploy/aws/policies/provisioner.json; tag conditions and service control policies count too",
         ),
-        ("NodeClassReady", "fix the EC2NodeClass that the pool refers to"),
+        ("NodeClassReady", "mend the EC2NodeClass that the pool refers to"),
     ];
-    KNOWN.iter().find(|(known, _)| *known == condition).map(|(_, fix)| *fix)
+    KNOWN.iter().find(|(known, _)| *known == condition).map(|(_, mend)| *mend)
 }
 
 #[cfg(test)]
@@ -125,7 +128,7 @@ mod tests {
         let finding = judge("ec2nodeclass/default", Some(2), &conditions);
         assert_eq!(finding.verdict, Verdict::Wrong);
         assert!(
-            finding.detail.contains("no subnets") && finding.fix.contains("karpenter.sh/discovery"),
+            finding.detail.contains("no subnets") && finding.mend.contains("karpenter.sh/discovery"),
             "{finding:?}"
         );
     }

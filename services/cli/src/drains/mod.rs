@@ -15,7 +15,6 @@ use proto::termination::v1::termination_client::TerminationClient;
 use runtime::Service;
 
 use crate::connect::{Connection, Transport, explain};
-use crate::progress::while_running;
 use rows::Drain;
 
 /// Thousands of nodes with dozens of pods each.
@@ -79,7 +78,7 @@ pub fn run(args: &Args) -> Result<()> {
     if args.watch {
         return runtime.block_on(watch::follow(args));
     }
-    let drains = while_running("asking termination", || runtime.block_on(ask(args)))?;
+    let drains = runtime.block_on(ask(args))?;
     let mut out = io::BufWriter::new(io::stdout().lock());
     match args.output {
         Output::Json => {

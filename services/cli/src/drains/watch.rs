@@ -32,7 +32,7 @@ enum End {
 
 pub(super) async fn follow(args: &Args) -> Result<()> {
     let mut screen = Screen::new(args);
-    // The first failure ends the command; later ones are retried.
+    // The first failure is the person's to mend; later ones pass.
     let mut client = args.client().await?;
     let mut begun = false;
     loop {

@@ -20,13 +20,9 @@ use crate::probe::{Removal, Told};
 use crate::search;
 
 const RETRY: SignedDuration = SignedDuration::from_secs(1);
-/// Until the answer to another command's question may be there.
-const ASK_SOON: SignedDuration = SignedDuration::from_millis(100);
 
 /// What others were asked.
 pub(super) struct Checked {
-    /// When the provisioner was asked.
-    began: Timestamp,
     told: Told,
     /// The removal simulated again; `None` where nothing moves.
     answer: Option<pb::SimulateResponse>,
@@ -39,25 +35,9 @@ impl Actor {
         }
         let Some(command) = self.commands.get(id) else { return };
         let removal = (command.method() != Method::Emptiness).then(|| self.removal(command));
-        if removal.is_none() {
-            // One answer serves all commands for empty nodes whose wait was over when it was asked for.
-            let due = plus(command.proposed, self.options.validation_wait);
-            let asked = self.commands.values().any(|other| other.validating);
-            let Some(command) = self.commands.get_mut(id) else { return };
-            if self.seen_at >= due {
-                command.memory.validated = true;
-                return;
-            }
-            if asked {
-                command.hold = Some(plus(now, ASK_SOON));
-                return;
-            }
-        }
-        let Some(command) = self.commands.get(id) else { return };
         let (probes, span) = (self.probes.clone(), command.span.clone());
         if let Some(command) = self.commands.get_mut(id) {
             command.open = 1;
-            command.validating = true;
             command.wake = None;
             command.detail = "being looked at again".to_owned();
         }
@@ -69,7 +49,7 @@ impl Actor {
                     Some(removal) => Some(probes.ask(removal).await?),
                     None => None,
                 };
-                Ok(Checked { began: now, told, answer })
+                Ok(Checked { told, answer })
             };
             let result = result.await;
             Done::Checked { id, result }
@@ -101,7 +81,6 @@ impl Actor {
     pub(super) fn checked(&mut self, id: &Arc<str>, result: Result<Checked, Status>, now: Timestamp) {
         let Some(command) = self.commands.get_mut(id) else { return };
         command.open = 0;
-        command.validating = false;
         let checked = match result {
             Ok(checked) => checked,
             // About one of an earlier proposal: it went between our view and the provisioner's.
@@ -119,7 +98,7 @@ impl Actor {
                 return;
             }
         };
-        self.hear(checked.told, checked.began);
+        self.hear(checked.told);
         if !self.narrow(id, now) {
             return;
         }

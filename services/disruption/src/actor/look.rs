@@ -36,6 +36,10 @@ pub(crate) type PoolBudgets = BTreeMap<Arc<str>, BTreeMap<Reason, State>>;
 
 impl Actor {
     pub(super) fn look(&mut self, now: Timestamp) {
+        // One after the other: a search must see what the last decision does to the cluster.
+        if self.commands.values().any(Command::is_unsettled) {
+            return;
+        }
         self.dirty = false;
         self.next_look = plus(now, self.options.look_interval);
         self.mark_pools(now);
@@ -55,7 +59,7 @@ impl Actor {
     /// Prices and promises are known: the search may begin.
     pub(super) fn seen(&mut self, result: Result<Told, Status>, began: Timestamp, now: Timestamp) {
         match result {
-            Ok(told) => self.hear(told, began),
+            Ok(told) => self.hear(told),
             Err(status) => return self.looked(Err(status), began, now),
         }
         if self.term.is_none() {
@@ -68,7 +72,6 @@ impl Actor {
         self.show_eligible(&situation);
         if situation.entries.is_empty() {
             self.looking = false;
-            self.metrics.passes.completed(now);
             return;
         }
         let probes = self.probes.clone();
@@ -81,8 +84,7 @@ impl Actor {
     }
 
     /// What only the provisioner knows. Drift may turn on a placement group that was made anew under its old name.
-    pub(super) fn hear(&mut self, told: Told, asked: Timestamp) {
-        self.seen_at = self.seen_at.max(asked);
+    pub(super) fn hear(&mut self, told: Told) {
         self.seen = told.nodes;
         self.catalogue = told.catalogue;
         let before = std::mem::replace(&mut self.groups, told.groups);
@@ -158,26 +160,11 @@ impl Actor {
     pub(super) fn situation(&mut self, budgets: &PoolBudgets, now: Timestamp) -> Situation {
         let taken: BTreeSet<Arc<str>> = self.members().map(|member| Arc::clone(&member.node)).collect();
         let pdbs = self.world.pdbs();
-        // A search must see what the last decision does to a pool before it decides about that pool again.
-        let unsettled: BTreeSet<Arc<str>> = self
-            .commands
-            .values()
-            .filter(|command| command.is_unsettled(now))
-            .flat_map(|command| command.members())
-            .map(|member| Arc::clone(&member.pool))
-            .collect();
-        let settled = |node: &&Arc<NodeState>| {
-            !taken.contains(&node.name) && node.pool.as_ref().is_none_or(|pool| !unsettled.contains(pool))
-        };
-        let nodes: Vec<Arc<NodeState>> = self.world.nodes().filter(settled).cloned().collect();
+        let nodes: Vec<Arc<NodeState>> =
+            self.world.nodes().filter(|node| !taken.contains(&node.name)).cloned().collect();
         let mut entries: Vec<Entry> = nodes.iter().filter_map(|node| self.entry(node, &pdbs, now)).collect();
         entries.sort_by(|a, b| a.member.node.cmp(&b.member.node));
-        // What commands do that no simulation sees yet.
-        let unseen = || {
-            self.commands
-                .values()
-                .filter(|command| command.stage == Stage::Proposed || command.is_unsettled(now))
-        };
+        let proposals = || self.commands.values().filter(|command| command.stage == Stage::Proposed);
         Situation {
             entries,
             allowances: Reason::ALL
@@ -188,13 +175,11 @@ impl Actor {
                     (reason, budget::allowance(states))
                 })
                 .collect(),
-            outstanding: unseen()
-                .filter(|command| command.needs == 0)
+            outstanding: proposals()
                 .flat_map(|command| command.members())
-                .filter(|member| self.world.claim(&member.claim).is_some_and(|claim| !claim.deleting))
                 .map(|member| Arc::clone(&member.node))
                 .collect(),
-            outstanding_replacements: unseen().any(|command| command.needs > 0),
+            outstanding_replacements: proposals().any(|command| command.needs > 0),
             fixed_pools: self.fixed_pools(),
             resting: self
                 .world
@@ -217,8 +202,7 @@ impl Actor {
     /// The node as a search sees it; `None` when no method may take it. Tells whom it concerns what holds it.
     fn entry(&mut self, node: &Arc<NodeState>, pdbs: &Pdbs, now: Timestamp) -> Option<Entry> {
         let claim = Arc::clone(self.world.claim_of(node)?);
-        if self.awaits_pods_of(&claim).is_some() || self.node_backoff.resting_until(&node.name, now).is_some()
-        {
+        if self.awaits_pods_of(&claim).is_some() {
             return None;
         }
         let seen = self.seen.get(&node.name);
@@ -392,9 +376,6 @@ impl Actor {
             probed = found.verdicts.len(),
             "looked for nodes to remove"
         );
-        self.metrics.passes.completed(now);
-        self.resting.forget(now);
-        self.node_backoff.forget(now);
         self.told.retain(|_, (_, until)| now < *until);
         self.probed.retain(|node, _| self.world.node(node).is_some());
         for verdict in found.verdicts {
@@ -493,17 +474,14 @@ impl Actor {
             proposed: now,
             memory: Memory { plan: true, ..Memory::default() },
             ordered: BTreeMap::new(),
-            shown: BTreeSet::new(),
+            looked: None,
             found: BTreeMap::new(),
-            failures: BTreeMap::new(),
-            refused_orders: 0,
             deleted: BTreeSet::new(),
             stage: Stage::Proposed,
             changed: now,
             detail: String::new(),
             open: 0,
             wake: None,
-            validating: false,
             hold: None,
             span,
         };

@@ -16,10 +16,8 @@ mod check;
 mod look;
 mod marks;
 mod pools;
-mod progress;
 mod report;
 mod resume;
-mod rollback;
 mod schedule;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -32,7 +30,6 @@ use policy::churn::Backoff;
 use proto::types::v1 as types;
 use runtime::Leadership;
 use runtime::lease::Term;
-use runtime::watch::Change;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -42,7 +39,7 @@ use tracing::{info, warn};
 pub(crate) use report::{Commands, NodeReport, Report};
 
 use self::schedule::Schedule;
-use crate::command::{Command, pause};
+use crate::command::Command;
 use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::probe::{Probes, Seen, Told};
@@ -56,8 +53,6 @@ const AT_ONCE: usize = 2048;
 const KINDS: usize = 6;
 /// Writes of conditions under way at once: after a restart thousands may be due, and what commands write must not wait behind.
 const MARKS_AT_ONCE: usize = 16;
-/// Before a new leader asks again for the claims that it could not list.
-const LIST_AGAIN: Duration = Duration::from_secs(1);
 const LONGEST_SLEEP: Duration = Duration::from_secs(2);
 /// Without any news everything is looked at this often: budgets open and protections end by time alone.
 const IDLE_LOOK: SignedDuration = SignedDuration::from_secs(10);
@@ -118,12 +113,8 @@ impl Disruptions {
     }
 }
 
-/// What a look at the pods of one claim's node read, and when it began.
-struct Live {
-    claim: Arc<str>,
-    at: Timestamp,
-    pods: Result<Vec<Pod>, Error>,
-}
+/// What a look at the pods of one claim's node read.
+type Live = (Arc<str>, Result<Vec<Pod>, Error>);
 
 /// The end of a child task.
 enum Done {
@@ -161,6 +152,7 @@ enum Done {
     },
     Read {
         id: Arc<str>,
+        at: Timestamp,
         pods: Vec<Live>,
     },
     /// A taint or condition that no command wanted was taken off.
@@ -211,8 +203,8 @@ pub(crate) struct Actor {
     /// When claims must be looked at although nothing happens.
     due: Schedule,
     cleaning: BTreeSet<Arc<str>>,
-    /// Writes of conditions that failed in a row, by claim.
-    failed_marks: BTreeMap<Arc<str>, u32>,
+    /// Replacements that a watch has told of: one that is missing then is gone.
+    seen_claims: BTreeSet<Arc<str>>,
 
     commands: BTreeMap<Arc<str>, Command>,
     ended: VecDeque<Command>,
@@ -221,25 +213,17 @@ pub(crate) struct Actor {
     dirty: bool,
     next_look: Timestamp,
     last_look: Timestamp,
-    /// Pools cool down after replacements that failed or were not used.
+    /// Pools rest after failed replacements.
     resting: Backoff,
-    /// Nodes are left alone for a while after a command for them was taken back.
-    node_backoff: Backoff,
     /// When a pool was last consolidated, for its cool-down.
     consolidated: BTreeMap<Arc<str>, Timestamp>,
     /// The last search for many nodes at once that found nothing, by what it was given.
     fruitless: Option<u64>,
     seen: HashMap<Arc<str>, Seen>,
-    /// When the provisioner was last asked for it.
-    seen_at: Timestamp,
     /// Placement groups of EC2NodeClasses.
     groups: HashMap<Arc<str>, Option<Arc<str>>>,
     /// Version of prices and offerings, as last told.
     catalogue: u64,
-    /// NodePools that a person asked to be evaluated at once, and since when that is known.
-    evaluate_now: BTreeMap<Arc<str>, Timestamp>,
-    /// Claims whose capacity reservation is not chosen any more, and since when that is known.
-    reservation_lost: BTreeMap<Arc<str>, Timestamp>,
     /// NodePools whose condition is being written.
     marking_pools: BTreeSet<Arc<str>>,
     /// What was last said about a node in an event, and until when it need not be repeated.
@@ -282,7 +266,7 @@ impl Actor {
             unmarked: BTreeSet::new(),
             due: Schedule::default(),
             cleaning: BTreeSet::new(),
-            failed_marks: BTreeMap::new(),
+            seen_claims: BTreeSet::new(),
             commands: BTreeMap::new(),
             ended: VecDeque::new(),
             looking: false,
@@ -290,16 +274,12 @@ impl Actor {
             next_look: Timestamp::UNIX_EPOCH,
             last_look: Timestamp::UNIX_EPOCH,
             resting: Backoff::default(),
-            node_backoff: Backoff::default(),
             consolidated: BTreeMap::new(),
             fruitless: None,
             jitter: 1,
             seen: HashMap::new(),
-            seen_at: Timestamp::UNIX_EPOCH,
             groups: HashMap::new(),
             catalogue: 0,
-            evaluate_now: BTreeMap::new(),
-            reservation_lost: BTreeMap::new(),
             marking_pools: BTreeSet::new(),
             told: HashMap::new(),
             probed: HashMap::new(),
@@ -317,6 +297,7 @@ impl Actor {
             self.lead_or_follow().await;
             let wake = self.next_wake(Timestamp::now());
             tokio::select! {
+                biased;
                 () = stop.cancelled() => {
                     self.tasks.abort_all();
                     return Ok(());
@@ -346,7 +327,8 @@ impl Actor {
 
     /// Long sleeps are cut short: the wall clock may jump, and a lease may end.
     fn next_wake(&self, now: Timestamp) -> Duration {
-        let look = (self.dirty && !self.looking).then_some(self.next_look);
+        let may_look = self.dirty && !self.looking && !self.commands.values().any(Command::is_unsettled);
+        let look = may_look.then_some(self.next_look);
         let commands = self
             .commands
             .values()
@@ -362,19 +344,9 @@ impl Actor {
     async fn lead_or_follow(&mut self) {
         if self.leadership.is_leader() {
             if self.term.is_none() && self.is_synced() {
-                let claims = match self.writes.all_claims().await {
-                    Ok(claims) => claims,
-                    Err(error) => {
-                        warn!(%error, "cannot list NodeClaims, so nothing is decided yet");
-                        tokio::time::sleep(LIST_AGAIN).await;
-                        return;
-                    }
-                };
                 info!("leads: decides which nodes go from now on");
-                self.learn(Change::Reset(claims.into_iter().map(Arc::new).collect()).into());
                 self.term = Some(self.leadership.term().await);
                 self.dirty = true;
-                self.metrics.passes.completed(Timestamp::now());
                 self.touched.claims.extend(self.world.claims().map(|claim| claim.name.clone()));
                 self.resume(Timestamp::now());
             }
@@ -388,7 +360,6 @@ impl Actor {
             self.cleaning.clear();
             self.commands.clear();
             self.looking = false;
-            self.metrics.passes.follows();
         }
     }
 
@@ -431,9 +402,6 @@ impl Actor {
             }
             return;
         }
-        if touched.decisions {
-            self.notice_requests(now);
-        }
         self.unmarked.extend(touched.claims);
         while self.marking.len() < MARKS_AT_ONCE {
             let Some(claim) = self.unmarked.pop_first() else { break };
@@ -468,7 +436,7 @@ impl Actor {
             Ok(Done::Checked { id, result }) => self.checked(&id, result, now),
             Ok(Done::Wrote { id, claim, result }) => self.wrote(&id, &claim, result, now),
             Ok(Done::Ordered { id, result }) => self.ordered(&id, result, now),
-            Ok(Done::Read { id, pods }) => self.read(&id, pods, now),
+            Ok(Done::Read { id, at, pods }) => self.read(&id, at, pods, now),
         }
         Ok(())
     }
@@ -480,16 +448,12 @@ impl Actor {
                 for fact in facts {
                     self.learn(fact);
                 }
-                self.failed_marks.remove(claim);
                 self.touched.claims.insert(Arc::clone(claim));
             }
-            Err(Error::Gone) => drop(self.failed_marks.remove(claim)),
+            Err(Error::Gone) => {}
             Err(error) => {
-                let failures = self.failed_marks.entry(Arc::clone(claim)).or_default();
-                *failures += 1;
-                let pause = pause(*failures);
-                warn!(nodeclaim = %claim, %error, retry_in = %pause, "not written");
-                self.due.at(Arc::clone(claim), plus(now, pause));
+                warn!(nodeclaim = %claim, %error, "not written; trying again");
+                self.due.at(Arc::clone(claim), plus(now, SignedDuration::from_secs(2)));
             }
         }
     }

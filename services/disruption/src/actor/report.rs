@@ -90,13 +90,6 @@ impl Actor {
         let mut blocked = candidate::obstacles(&subject, pdbs, now);
         if blocked.is_empty() {
             blocked.extend(self.short_of_budget(node, &subject, budgets));
-            blocked.extend(self.node_backoff.resting_until(&node.name, now).map(|until| {
-                Blocked::CoolingDown {
-                    pool: node.pool.clone().unwrap_or_default(),
-                    until,
-                    why: "a command for this node was taken back".to_owned(),
-                }
-            }));
             if let (Some(pool), false) = (&node.pool, subject.costs().is_empty()) {
                 let rest =
                     self.resting.resting_until(pool, now).map(|until| (until, "its last replacement failed"));

@@ -49,12 +49,6 @@ impl Look {
         self.removal(&nodes, SimulationPurpose::Consolidation, price)
     }
 
-    /// Whose place a new node would take cannot be told apart while other proposals are outstanding; look again when those are
-    /// carried out.
-    fn is_confused(&self, answer: &SimulateResponse) -> bool {
-        !self.situation.outstanding.is_empty() && !answer.new_nodes.is_empty()
-    }
-
     /// What to do with these nodes and what it is worth, or why they are left.
     fn judge(
         &mut self,
@@ -63,7 +57,8 @@ impl Look {
         many_for_many: bool,
     ) -> Result<(Decision, Worth), Refusal> {
         let outcome = outcome(answer);
-        if self.is_confused(answer) {
+        if !self.situation.outstanding.is_empty() && !outcome.new_nodes.is_empty() {
+            // Whose place a new node would take cannot be told apart; look again when the others are carried out.
             return Err(Refusal::TooManyNew(outcome.new_nodes.len()));
         }
         let settings = Settings { many_for_many, spot_to_spot: self.situation.spot_to_spot };
@@ -231,15 +226,14 @@ impl Look {
             let answers = self.probes.ask_many(&removals).await?;
             let mut first: Option<Good<'_>> = None;
             for (candidate, answer) in some.iter().copied().zip(answers) {
-                // What is not about the node itself is no verdict on it: it is asked again in the next look.
-                let Ok(answer) = answer else { continue };
-                if self.is_confused(&answer) {
-                    continue;
-                }
-                let judged = self.judge(&[candidate], &answer, self.opted_in(&candidate.pool));
+                let judged = answer.map(|answer| {
+                    let judged = self.judge(&[candidate], &answer, self.opted_in(&candidate.pool));
+                    (judged, answer)
+                });
                 let (words, blocked, saving) = match judged {
-                    Err(refusal) => (refusal.to_string(), Some(Blocked::NoSaving(refusal)), None),
-                    Ok((decision, worth)) => {
+                    Err(error) => (error, None, None),
+                    Ok((Err(refusal), _)) => (refusal.to_string(), Some(Blocked::NoSaving(refusal)), None),
+                    Ok((Ok((decision, worth)), answer)) => {
                         let words = match &decision {
                             Decision::Delete => "its pods fit on other nodes",
                             _ => "cheaper nodes can replace it",
@@ -291,7 +285,6 @@ pub(crate) fn planned(answer: SimulateResponse, decision: &Decision) -> Vec<type
         node.instance_types = kept.types.iter().filter_map(|&index| types.get(index).cloned()).collect();
         node.worst_micro_usd_per_hour =
             kept.types.iter().filter_map(|&index| worst.get(index).copied()).collect();
-        node.min_values.clear();
         node
     });
     narrowed.collect()

@@ -101,8 +101,6 @@ impl Look {
             let removals: Vec<Removal> = some.iter().map(removal).collect();
             let answers = self.probes.ask_many(&removals).await?;
             for (entry, answer) in some.iter().zip(answers) {
-                // No answer is no verdict on the node.
-                let Ok(answer) = answer else { continue };
                 let (words, blocked, placed) = read(answer);
                 self.found.verdicts.push(Verdict {
                     node: Arc::clone(&entry.member.node),
@@ -121,7 +119,11 @@ impl Look {
 }
 
 /// In words, what holds the node, and the answer if all its pods find a place.
-fn read(answer: SimulateResponse) -> (String, Option<Blocked>, Option<SimulateResponse>) {
+fn read(answer: Result<SimulateResponse, String>) -> (String, Option<Blocked>, Option<SimulateResponse>) {
+    let answer = match answer {
+        Ok(answer) => answer,
+        Err(error) => return (error, None, None),
+    };
     let left_over = outcome(&answer).left_over;
     if !left_over.is_empty() {
         let blocked = Blocked::Unplaceable(left_over);

@@ -13,7 +13,7 @@ use model::price::MicroDollars;
 use policy::candidate::Blocked;
 use policy::churn;
 use policy::consolidation::{
-    self, Allowance, Candidate, MinValues, Outcome, PoolTotals, Replacement, Score, TypeOption,
+    self, Allowance, Candidate, Outcome, PoolTotals, Replacement, Score, TypeOption,
 };
 use policy::drift::FixedPool;
 use policy::{Method, Reason};
@@ -27,9 +27,6 @@ use crate::probe::{Probes, Removal};
 
 /// What-ifs asked at once; the first that works ends the search.
 const AT_ONCE: usize = 64;
-
-/// Empty nodes in one command: as many as multi-node consolidation takes, so that their pods are read within a second or two.
-const MOST_EMPTY: usize = 100;
 
 /// A node that some method may take.
 #[derive(Clone, Debug)]
@@ -155,16 +152,12 @@ fn replacement(node: &types::PlannedNode) -> Replacement {
         worst_price: MicroDollars::new(*worst),
         worst_spot_price: spot.then(|| MicroDollars::new(*worst)),
     };
-    let demand = |demand: &types::MinValues| MinValues {
-        key: demand.key.clone(),
-        wanted: usize::try_from(demand.wanted).unwrap_or(usize::MAX),
-        values: demand.by_type.iter().map(|of| of.values.iter().cloned().collect()).collect(),
-    };
+    // The provisioner keeps only types that meet the pool's minValues together, so none is counted here.
     Replacement {
         types: priced.map(option).collect(),
         allows_spot: spot,
         allows_on_demand: on_demand,
-        min_values: node.min_values.iter().map(demand).collect(),
+        min_values: Vec::new(),
     }
 }
 
@@ -195,13 +188,14 @@ impl Look {
         let chosen = consolidation::choose_empty(&candidates, self.allowance(Reason::Empty));
         let empty = candidates.iter().filter(|candidate| candidate.is_empty()).count();
         self.found.constrained |= chosen.len() < empty;
-        for some in chosen.chunks(MOST_EMPTY) {
-            let members = self.members(some);
+        if !chosen.is_empty() {
+            let saving = chosen.iter().map(|candidate| candidate.price).sum();
+            let members = self.members(&chosen);
             self.found.proposals.push(Proposal {
                 method: Method::Emptiness,
                 members,
                 planned: Vec::new(),
-                saving: some.iter().map(|candidate| candidate.price).sum(),
+                saving,
                 pods_moved: 0,
                 payback: SignedDuration::ZERO,
             });

@@ -121,7 +121,13 @@ impl Poller {
         now: Timestamp,
         began: Instant,
     ) {
-        let order = judge::order(finding.kind, now, claim, Policy::default(), force);
+        let mut order = judge::order(finding.kind, now, claim, Policy::default());
+        if !force {
+            order = findings::softened(order);
+            if claim.deleting {
+                order = judge::Order::Nothing(judge::REMOVED_ALREADY);
+            }
+        }
         let removes = !matches!(order, judge::Order::Nothing(_));
         if !removes && !is_new {
             return;

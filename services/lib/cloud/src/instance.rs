@@ -13,10 +13,7 @@ pub const NODECLASS_TAG: &str = model::labels::EC2NODECLASS;
 pub const NODECLAIM_TAG: &str = "karpenter.sh/nodeclaim";
 pub const NAME_TAG: &str = "Name";
 
-/// Value of [`ownership_tag`].
-pub const OWNED: &str = "owned";
-
-/// Tag of a resource that the cluster owns; its value is [`OWNED`].
+/// Tag that marks a resource as owned by the cluster; its value is `owned`.
 pub fn ownership_tag(cluster: &str) -> String {
     format!("kubernetes.io/cluster/{cluster}")
 }
@@ -104,14 +101,6 @@ impl Instance {
     pub fn belongs_to(&self, cluster: &str) -> bool {
         ours(cluster).iter().all(|tag| tag.matches(&self.tags))
     }
-
-    /// For the instance that the NodeClaim's provider id names: the claim's own name and the cluster's ownership tag prove it
-    /// too. Older releases did not write `eks:eks-cluster-name`, and people edit tags. The name of another cluster refutes it.
-    pub fn belongs_to_claim(&self, cluster: &str, claim: &str) -> bool {
-        let is = |key: &str, value: &str| self.tags.get(key).is_some_and(|found| found == value);
-        let of_another_cluster = self.tags.get(CLUSTER_TAG).is_some_and(|name| name != cluster);
-        !of_another_cluster && is(NODECLAIM_TAG, claim) && is(&ownership_tag(cluster), OWNED)
-    }
 }
 
 impl InstanceState {
@@ -142,11 +131,6 @@ impl InstanceState {
 
     pub fn parse(text: &str) -> Self {
         Self::ALL.into_iter().find(|s| s.as_str() == text).unwrap_or(Self::Unknown)
-    }
-
-    /// Runs, or will soon. A state that this release does not know counts as running.
-    pub fn is_alive(self) -> bool {
-        matches!(self, Self::Pending | Self::Running | Self::Unknown)
     }
 
     /// On its way out or gone: asking EC2 to terminate it again changes nothing.

@@ -68,24 +68,20 @@ pub(super) fn replacement_of(node: &NewNode, input: &ClusterInput) -> Replacemen
                 .max(),
         })
         .collect();
+    let min_values = requirements
+        .min_values()
+        .map(|(key, wanted)| MinValues {
+            key: key.to_owned(),
+            wanted: wanted as usize,
+            values: kinds.iter().map(|kind| values_of(kind, key)).collect(),
+        })
+        .collect();
     Replacement {
         types,
         allows_spot: allows(CapacityType::Spot),
         allows_on_demand: allows(CapacityType::OnDemand),
-        min_values: pool.map(|pool| min_values(node, pool)).unwrap_or_default(),
+        min_values,
     }
-}
-
-/// The minimums of flexibility that a new node's types must meet together.
-pub fn min_values(node: &NewNode, pool: &NodePool) -> Vec<MinValues> {
-    let kinds: Vec<&InstanceType> =
-        node.instance_types.iter().filter_map(|name| options_of(pool, name)).collect();
-    let demand = |(key, wanted): (&str, u32)| MinValues {
-        key: key.to_owned(),
-        wanted: wanted as usize,
-        values: kinds.iter().map(|kind| values_of(kind, key)).collect(),
-    };
-    node.requirements.min_values().map(demand).collect()
 }
 
 fn values_of(kind: &InstanceType, key: &str) -> BTreeSet<String> {

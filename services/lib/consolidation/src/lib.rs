@@ -20,7 +20,7 @@ use api::nodepool::NodePool;
 use model::price::MicroDollars;
 use solver::{NewNode, PodRef};
 
-pub use launch::{choose_launch, min_values, worst_price};
+pub use launch::{choose_launch, worst_price};
 pub use run::run;
 
 /// What is known beyond the solver's input.

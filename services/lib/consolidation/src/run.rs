@@ -4,15 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use api::disruption::{ConsolidationPolicy, DisruptionReason};
-use api::nodepool::NodePool;
 use model::pool::ClusterInput;
 use model::price::MicroDollars;
-use policy::churn::{self, Worth};
 use policy::consolidation::{
-    Allowance, Candidate, Decision, Kept, ManyForMany, MultiNode, Outcome, PoolTotals, Refusal, Settings,
-    Share, SingleNode, approves, choose_empty, judge, same_type_guard,
+    Allowance, Candidate, Decision, MultiNode, Outcome, PoolTotals, Settings, Share, SingleNode, approves,
+    choose_empty, judge, same_type_guard,
 };
-use solver::{Effort, NewNode, Options, Plan, PodRef, Snapshot};
+use solver::{Effort, Options, Plan, PodRef, Snapshot};
 
 use crate::launch::{self, replacement_of};
 use crate::state::{self, State};
@@ -35,7 +33,6 @@ pub fn run(
     };
     let mut run = Run {
         state: State::new(input, plan),
-        churn: rest.pools.iter().map(|(name, pool)| (Arc::clone(name), churn_of(pool))).collect(),
         rest,
         options,
         keep_going,
@@ -57,8 +54,6 @@ pub fn run(
 struct Run<'a> {
     state: State,
     rest: &'a Rest,
-    /// Settings of all pools against churn.
-    churn: BTreeMap<Arc<str>, churn::Settings>,
     options: Options,
     keep_going: &'a (dyn Fn() -> bool + Sync),
     commands: Vec<Command>,
@@ -68,19 +63,12 @@ struct Run<'a> {
     made: usize,
 }
 
-/// A pool's settings against churn. Its cool-down needs a clock and does not count here.
-fn churn_of(pool: &NodePool) -> churn::Settings {
-    let annotations = pool.metadata.annotations.as_ref();
-    churn::Settings::read(|key| annotations.and_then(|all| all.get(key)).map(String::as_str))
-}
-
 /// A removal that was found good.
 struct Found {
     nodes: Vec<Arc<str>>,
     method: Method,
     plan: Plan,
     decision: Decision,
-    worth: Worth,
 }
 
 impl Run<'_> {
@@ -98,7 +86,6 @@ impl Run<'_> {
                 method: Method::Empty,
                 plan: Plan::default(),
                 decision: Decision::Delete,
-                worth: Worth::default(),
             });
             return true;
         }
@@ -116,23 +103,7 @@ impl Run<'_> {
         }
     }
 
-    /// By at most one, or by several where their pools opted in and that saves more.
     fn many(
-        &mut self,
-        candidates: &[Candidate],
-        snapshot: &Snapshot,
-        totals: &BTreeMap<Arc<str>, PoolTotals>,
-    ) -> Option<Found> {
-        let by_one = self.by_one(candidates, snapshot, totals);
-        let by_several = self.by_several(candidates, snapshot, totals);
-        // Of equal savings the one that makes fewer nodes.
-        match (by_one, by_several) {
-            (Some(one), Some(several)) if several.worth.saving > one.worth.saving => Some(several),
-            (one, several) => one.or(several),
-        }
-    }
-
-    fn by_one(
         &mut self,
         candidates: &[Candidate],
         snapshot: &Snapshot,
@@ -140,42 +111,22 @@ impl Run<'_> {
     ) -> Option<Found> {
         let mut search = MultiNode::new(candidates, self.allowance(&DisruptionReason::Underutilized));
         let mut best = None;
-        while let Some(tried) = search.next().map(<[_]>::to_vec) {
+        while let Some(tried) = search.next() {
             if !(self.keep_going)() {
                 break;
             }
-            let decision = match self.judged(&tried, snapshot, false, totals) {
-                Err(refusal) => Decision::Leave(refusal),
-                Ok(found) => best.insert(Found { method: Method::Multi, ..found }).decision.clone(),
-            };
+            let tried = tried.to_vec();
+            let (plan, outcome) = self.simulate(&tried, snapshot);
+            let mut decision = judge(&tried, &outcome, self.settings());
+            decision = same_type_guard(&tried, &outcome.new_nodes, decision);
+            decision = self.balanced(&tried, &plan, decision, totals);
+            if !matches!(decision, Decision::Leave(_)) {
+                let nodes = tried.iter().map(|c| Arc::clone(&c.node)).collect();
+                best = Some(Found { nodes, method: Method::Multi, plan, decision: decision.clone() });
+            }
             search.tell(decision);
         }
         best
-    }
-
-    fn by_several(
-        &mut self,
-        candidates: &[Candidate],
-        snapshot: &Snapshot,
-        totals: &BTreeMap<Arc<str>, PoolTotals>,
-    ) -> Option<Found> {
-        let allowance = self.allowance(&DisruptionReason::Underutilized);
-        let mut search = ManyForMany::new(candidates, allowance, |pool| self.opted_in(pool));
-        let mut found: Vec<Found> = Vec::new();
-        while let Some(tried) = search.next().map(<[_]>::to_vec) {
-            if !(self.keep_going)() {
-                break;
-            }
-            match self.judged(&tried, snapshot, true, totals) {
-                Err(refusal) => search.tell(Decision::Leave(refusal), None),
-                Ok(one) => {
-                    search.tell(one.decision.clone(), Some(one.worth));
-                    found.push(Found { method: Method::Multi, ..one });
-                }
-            }
-        }
-        let (chosen, _, _) = search.best()?;
-        found.into_iter().find(|one| one.nodes.len() == chosen.len())
     }
 
     fn one(
@@ -190,62 +141,24 @@ impl Run<'_> {
             if !(self.keep_going)() {
                 return None;
             }
-            match self.judged(&[candidate], snapshot, self.opted_in(&candidate.pool), totals) {
-                Err(refusal) => drop(self.refusals.insert(Arc::clone(&candidate.node), refusal.to_string())),
-                Ok(found) => return Some(found),
+            let (plan, outcome) = self.simulate(&[candidate], snapshot);
+            let decision = judge(&[candidate], &outcome, self.settings());
+            let decision = self.balanced(&[candidate], &plan, decision, totals);
+            match decision {
+                Decision::Leave(refusal) => {
+                    self.refusals.insert(Arc::clone(&candidate.node), refusal.to_string());
+                }
+                decision => {
+                    let nodes = vec![Arc::clone(&candidate.node)];
+                    return Some(Found { nodes, method: Method::Single, plan, decision });
+                }
             }
         }
         None
     }
 
-    fn opted_in(&self, pool: &str) -> bool {
-        self.churn.get(pool).is_some_and(|settings| settings.many_for_many)
-    }
-
-    /// What to do with these nodes and what it is worth, or why they stay, by the rules of the running service.
-    fn judged(
-        &self,
-        tried: &[&Candidate],
-        snapshot: &Snapshot,
-        many_for_many: bool,
-        totals: &BTreeMap<Arc<str>, PoolTotals>,
-    ) -> Result<Found, Refusal> {
-        let (plan, outcome) = self.simulate(tried, snapshot);
-        let settings = Settings { spot_to_spot: self.rest.spot_to_spot, many_for_many };
-        let mut decision = judge(tried, &outcome, settings);
-        if tried.len() > 1 {
-            decision = same_type_guard(tried, &outcome.new_nodes, decision);
-        }
-        if let Decision::Leave(refusal) = decision {
-            return Err(refusal);
-        }
-        let made = self.narrowed(&plan, &decision);
-        let movement = churn::Move {
-            removed: tried.iter().map(|candidate| candidate.price).sum(),
-            added: made.iter().map(|node| node.launch.price).sum(),
-            new_nodes: made.len(),
-        };
-        let pools: BTreeSet<&Arc<str>> = tried.iter().map(|candidate| &candidate.pool).collect();
-        let worth = churn::worth(movement, pools.into_iter().filter_map(|pool| self.churn.get(pool)))?;
-        if !self.balanced(tried, worth.saving, totals) {
-            return Err(Refusal::NotWorthIt);
-        }
-        let nodes = tried.iter().map(|candidate| Arc::clone(&candidate.node)).collect();
-        Ok(Found { nodes, method: Method::Single, plan, decision, worth })
-    }
-
-    /// The new nodes with the types that were kept.
-    fn narrowed(&self, plan: &Plan, decision: &Decision) -> Vec<NewNode> {
-        let kept = match decision {
-            Decision::Replace(kept) => kept.as_slice(),
-            Decision::Delete | Decision::Leave(_) => &[],
-        };
-        let narrow = |(node, kept): (&NewNode, &Kept)| {
-            let mut node = node.clone();
-            launch::narrow(&mut node, &kept.types, kept.pin_spot, &self.state.input);
-            node
-        };
-        plan.new_nodes.iter().zip(kept).map(narrow).collect()
+    fn settings(&self) -> Settings {
+        Settings { spot_to_spot: self.rest.spot_to_spot, many_for_many: true }
     }
 
     /// Pods of removed nodes placed anew; pods that were pending anyway are no obstacle.
@@ -269,13 +182,20 @@ impl Run<'_> {
     fn balanced(
         &self,
         removed: &[&Candidate],
-        savings: MicroDollars,
+        plan: &Plan,
+        decision: Decision,
         totals: &BTreeMap<Arc<str>, PoolTotals>,
-    ) -> bool {
+    ) -> Decision {
+        if matches!(decision, Decision::Leave(_)) {
+            return decision;
+        }
         let all_price: MicroDollars = removed.iter().map(|c| c.price).sum();
+        let savings = all_price - plan.cost;
         let touched: BTreeSet<&Arc<str>> = removed.iter().map(|c| &c.pool).collect();
-        touched.into_iter().filter(|pool| self.policy(pool) == Some(&ConsolidationPolicy::Balanced)).all(
-            |pool| {
+        let agrees = touched
+            .into_iter()
+            .filter(|pool| self.policy(pool) == Some(&ConsolidationPolicy::Balanced))
+            .all(|pool| {
                 let own = || removed.iter().filter(|c| c.pool == *pool);
                 let share = Share {
                     savings,
@@ -284,8 +204,8 @@ impl Run<'_> {
                     cost: own().map(|c| c.reschedule_cost).sum(),
                 };
                 totals.get(pool).is_some_and(|totals| approves(share, *totals))
-            },
-        )
+            });
+        if agrees { decision } else { Decision::Leave(policy::consolidation::Refusal::NotWorthIt) }
     }
 
     fn policy(&self, pool: &str) -> Option<&ConsolidationPolicy> {
@@ -353,7 +273,13 @@ impl Run<'_> {
         for existing in &found.plan.existing {
             targets.extend(existing.pods.iter().map(|pod| (pod.to_string(), Arc::clone(&existing.node))));
         }
-        for mut node in self.narrowed(&found.plan, &found.decision) {
+        let kept = match &found.decision {
+            Decision::Replace(kept) => kept.as_slice(),
+            Decision::Delete | Decision::Leave(_) => &[],
+        };
+        for (node, kept) in found.plan.new_nodes.iter().zip(kept) {
+            let mut node = node.clone();
+            launch::narrow(&mut node, &kept.types, kept.pin_spot, &self.state.input);
             savings -= node.launch.price;
             let name: Arc<str> = Arc::from(name_of(self.made));
             targets.extend(node.pods.iter().map(|pod| (pod.to_string(), Arc::clone(&name))));

@@ -1,7 +1,7 @@
 //! The admin HTTP server: metrics and probes for machines, debug pages for people who switched them on. Not
 //! authenticated, so it tells nothing that is secret and changes nothing.
 
-use std::{fmt, io, sync::Arc, time::Duration};
+use std::{fmt, io, net::SocketAddr, time::Duration};
 
 use anyhow::Context as _;
 use axum::{
@@ -12,18 +12,12 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
-use tokio::{
-    net::TcpListener,
-    runtime::Handle,
-    sync::{Semaphore, mpsc},
-};
+use tokio::{net::TcpListener, runtime::Handle, sync::mpsc};
 use tokio_util::sync::CancellationToken;
 
 use crate::{Metrics, Readiness, metrics_page::Format};
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// Pages of metrics that are written at once. Each takes a thread of the pool that plans are computed on, and anybody may ask.
-const PAGES: usize = 8;
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 #[derive(Clone)]
@@ -32,14 +26,9 @@ pub struct Admin {
     pub readiness: Readiness,
     /// Whether /debug/ pages are served.
     pub profiling: bool,
-    pages: Arc<Semaphore>,
 }
 
 impl Admin {
-    pub fn new(metrics: Metrics, readiness: Readiness, profiling: bool) -> Self {
-        Self { metrics, readiness, profiling, pages: Arc::new(Semaphore::new(PAGES)) }
-    }
-
     /// Serves until `stop`.
     pub async fn serve(self, listener: TcpListener, stop: CancellationToken) -> anyhow::Result<()> {
         let stopped = stop.cancelled_owned();
@@ -58,15 +47,16 @@ impl Admin {
     }
 }
 
+pub async fn bind(addr: SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(addr).await.with_context(|| format!("listen on {addr}"))
+}
+
 /// Pieces that wait for the reader. Counted metrics fit all at once, so that nobody who counts waits for a slow reader.
 const WAITING_PIECES: usize = 64;
 /// A reader that takes nothing for this long is given up.
 const SLOWEST_READER: Duration = Duration::from_secs(10);
 
 async fn metrics(State(admin): State<Admin>, headers: HeaderMap) -> Response {
-    let Ok(page) = Arc::clone(&admin.pages).try_acquire_owned() else {
-        return (StatusCode::SERVICE_UNAVAILABLE, "too many readers of metrics\n").into_response();
-    };
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let (kind, format) = if accept.contains("application/openmetrics-text") {
         (OPEN_METRICS, Format::OpenMetrics)
@@ -83,7 +73,6 @@ async fn metrics(State(admin): State<Admin>, headers: HeaderMap) -> Response {
         };
         // Without the mark of its end the reader is told that the page is incomplete.
         let _ = admin.metrics.write(format, |piece| send(Some(piece))).and_then(|()| send(None));
-        drop(page);
     });
     let body = futures::stream::unfold(Some(written), |written| async {
         let mut written = written?;
@@ -136,7 +125,7 @@ mod tests {
     }
 
     fn admin(profiling: bool) -> Admin {
-        Admin::new(Metrics::new(Service::Termination), Readiness::default(), profiling)
+        Admin { metrics: Metrics::new(Service::Termination), readiness: Readiness::default(), profiling }
     }
 
     #[tokio::test]
@@ -169,15 +158,5 @@ mod tests {
     async fn debug_pages_are_there_only_when_switched_on() {
         assert_eq!(get(&admin(false), "/debug/tasks", "").await.0, StatusCode::NOT_FOUND);
         assert_eq!(get(&admin(true), "/debug/tasks", "").await.0, StatusCode::OK);
-    }
-
-    #[tokio::test]
-    async fn readers_of_metrics_beyond_the_limit_are_refused_and_probes_are_not() {
-        let admin = admin(false);
-        let held = Arc::clone(&admin.pages).try_acquire_many_owned(PAGES as u32).unwrap();
-        assert_eq!(get(&admin, "/metrics", "").await.0, StatusCode::SERVICE_UNAVAILABLE);
-        assert_eq!(get(&admin, "/readyz", "").await.0, StatusCode::OK);
-        drop(held);
-        assert_eq!(get(&admin, "/metrics", "").await.0, StatusCode::OK);
     }
 }

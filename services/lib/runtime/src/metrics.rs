@@ -17,7 +17,6 @@ use prometheus_client::{
 
 use crate::{
     Service, kube_calls,
-    kube_limits::WatchAges,
     metrics_page::{Format, Page},
     process_metrics::ProcessCollector,
 };
@@ -140,7 +139,6 @@ impl Metrics {
             m.events_dropped.clone(),
         );
         m.register_collector(ProcessCollector::new(service));
-        m.register_collector(WatchAges);
         kube_calls::register(m);
         metrics
     }

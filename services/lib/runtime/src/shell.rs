@@ -2,20 +2,21 @@
 
 use std::{fmt::Debug, net::SocketAddr, sync::Arc, time::SystemTime};
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::ConfigMap};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     Check, Metrics, Process, ProcessConfig, Readiness, Service,
-    admin::Admin,
+    admin::{self, Admin},
     events::{self, Recorder},
     grpc::{Current, GrpcServer, Keyring, Methods, Outgoing, Peers, Publisher, Subject, TokenFile, VALIDITY},
-    kube_client, kube_limits,
+    kube_client,
     lease::{Elector, Leadership, Timing},
-    listen, notes,
+    notes,
     watch::{Index, Streamed, Watch},
 };
 
@@ -113,11 +114,6 @@ impl Shell {
         let metrics = self.metrics.clone();
         let (elector, leadership) =
             Elector::new(client, namespace, &name, &self.replica, Timing::default(), metrics);
-        // A shadow writes nothing, and is there to be compared with Karpenter.
-        let elector = match self.config.shadow_mode {
-            true => elector,
-            false => elector.after_karpenter(self.readiness.note("karpenter")),
-        };
         self.process.spawn("lease", elector.run(stop));
         leadership
     }
@@ -128,7 +124,7 @@ impl Shell {
         let namespace = self.config.namespace.clone();
         let lease = callee.lease(&self.config.leader_election_name);
         let outgoing = Outgoing {
-            token: secure.then(|| Arc::new(TokenFile::new(&self.config.rpc_token_dir.join(callee.as_str())))),
+            token: secure.then(|| Arc::new(TokenFile::new(&self.config.rpc_token_file))),
             families: self.metrics.rpc_client.clone(),
             methods: Arc::new(Methods::read(&[proto::FILE_DESCRIPTOR_SET])?),
         };
@@ -159,15 +155,10 @@ impl Shell {
     pub async fn serve(&mut self, server: GrpcServer) -> anyhow::Result<Addresses> {
         let secure = !self.config.insecure_local;
         let client = secure.then(|| self.kube.clone());
-        let server = server.shared_account(self.config.shared_service_account.clone());
         let assembled = server.assemble(self.service, &self.config.namespace, &self.metrics, client)?;
-        let listener = listen::bind(self.config.grpc_addr).await.context("gRPC")?;
+        let listener = TcpListener::bind(self.config.grpc_addr).await;
+        let listener = listener.with_context(|| format!("listen on {} for gRPC", self.config.grpc_addr))?;
         let bound = listener.local_addr().context("read the gRPC port")?;
-        if !secure && (!bound.ip().is_loopback() || self.config.pod_ip.is_some()) {
-            bail!(
-                "--insecure-local lets everybody in, so it needs a loopback --grpc-addr, not {bound}, and no pod"
-            );
-        }
         let advertised = self.config.advertised(bound);
 
         let keyring = secure.then(|| self.keyring(advertised)).transpose()?;
@@ -178,14 +169,17 @@ impl Shell {
         let published = self.readiness.check("trust", "address and certificate to be published");
 
         let mut admins = Vec::new();
-        let admin = Admin::new(self.metrics.clone(), self.readiness.clone(), self.config.enable_profiling);
         for addr in self.config.admin_addrs() {
-            let listener = listen::bind(addr).await.context("admin HTTP")?;
+            let listener = admin::bind(addr).await.context("admin HTTP")?;
             admins.push(listener.local_addr().context("read the admin port")?);
-            self.process.spawn("admin", admin.clone().serve(listener, self.stop()));
+            let admin = Admin {
+                metrics: self.metrics.clone(),
+                readiness: self.readiness.clone(),
+                profiling: self.config.enable_profiling,
+            };
+            self.process.spawn("admin", admin.serve(listener, self.stop()));
         }
         let (readiness, stop) = (self.readiness.clone(), self.stop());
-        self.process.spawn("stale-watches", kube_limits::note_stale(readiness.note("watches"), stop.clone()));
         // Leaves time for what happens after the last call: handing over the Lease, sending the last spans.
         let drain = self.config.shutdown_grace.mul_f64(0.75);
         self.process.spawn("trust", publisher.run(published, stop.clone()));

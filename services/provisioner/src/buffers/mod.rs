@@ -30,11 +30,9 @@ pub(crate) type BufferKey = (Arc<str>, Arc<str>);
 /// What a decision came to for the placeholders of one buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Placed {
-    /// On nodes that exist or are being launched.
+    /// On nodes that are there or on their way.
     pub(crate) fit: usize,
-    /// On nodes that this decision created NodeClaims for.
-    pub(crate) created: usize,
-    /// Nowhere.
+    /// On nodes that had to be made, or nowhere.
     pub(crate) lack: usize,
 }
 

@@ -9,8 +9,8 @@ use model::resources::Resources;
 
 use super::offer::ClassFacts;
 
-/// Reservations are those of the class's status. `known` are all that pricing-cache lists; `found` is what this replica found
-/// for the class, at once when its status names a new one. Where both know a reservation, the smaller rest of it counts.
+/// `known` are all reservations with what is left of them; those of the class's status count. `found` comes from whoever keeps
+/// the class's status: where it knows of less room in a reservation, that counts.
 pub(super) fn plain(class: &EC2NodeClass, known: &[Reservation], found: Option<&ClassFacts>) -> NodeClass {
     let spec = &class.spec;
     let status = class.status.as_ref();
@@ -46,15 +46,15 @@ pub(super) fn plain(class: &EC2NodeClass, known: &[Reservation], found: Option<&
             .iter()
             .map(|s| SubnetZone { id: s.id.clone(), zone: s.zone.clone(), zone_id: s.zone_id.clone() })
             .collect(),
-        reservations: held.iter().filter_map(|held| reservation(&held.id, known, found)).collect(),
+        reservations: known
+            .iter()
+            .filter(|r| held.iter().any(|h| h.id == r.id))
+            .map(|r| {
+                let left = found.and_then(|f| f.left.get(&r.id)).copied().unwrap_or(r.available);
+                Reservation { available: r.available.min(left), ..r.clone() }
+            })
+            .collect(),
     }
-}
-
-fn reservation(id: &str, known: &[Reservation], found: Option<&ClassFacts>) -> Option<Reservation> {
-    let listed = known.iter().find(|r| r.id == id);
-    let own = found.and_then(|f| f.reservations.iter().find(|r| r.id == id));
-    let left = listed.into_iter().chain(own).map(|r| r.available).min()?;
-    Some(Reservation { available: left, ..listed.or(own)?.clone() })
 }
 
 fn number(value: i32) -> u32 {
@@ -116,39 +116,5 @@ mod tests {
         assert!(plain.raid0 && !plain.nested_virtualization);
         assert_eq!(plain.interfaces[0].kind, InterfaceKind::EfaOnly);
         assert_eq!(plain.subnets[0].zone_id.as_deref(), Some("use1-az1"));
-    }
-
-    #[test]
-    fn a_reservation_of_the_status_counts_before_pricing_cache_lists_it() {
-        let class: EC2NodeClass = serde_json::from_value(serde_json::json!({
-            "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": "default"},
-            "spec": {"amiSelectorTerms": [], "subnetSelectorTerms": [], "securityGroupSelectorTerms": []},
-            "status": {"capacityReservations": [{
-                "id": "cr-1", "availabilityZone": "us-east-1a", "instanceMatchCriteria": "targeted",
-                "instanceType": "m5.large", "ownerID": "1", "reservationType": "default", "state": "active"
-            }]}
-        }))
-        .unwrap();
-        let described = |id: &str, available| Reservation {
-            id: id.to_owned(),
-            instance_type: "m5.large".to_owned(),
-            zone: "us-east-1a".to_owned(),
-            owner_id: "1".to_owned(),
-            match_criteria: cloud::reservation::MatchCriteria::Targeted,
-            kind: cloud::reservation::ReservationKind::Default,
-            available,
-            total: 5,
-            end: None,
-            interruptible: false,
-            tags: cloud::Tags::new(),
-        };
-        let found = ClassFacts { reservations: vec![described("cr-1", 3)], ..ClassFacts::default() };
-        let left = |known: &[Reservation], found: Option<&ClassFacts>| -> Vec<u32> {
-            plain(&class, known, found).reservations.iter().map(|r| r.available).collect()
-        };
-        assert_eq!(left(&[], None), [0; 0], "nobody knows what is left of it");
-        assert_eq!(left(&[], Some(&found)), [3]);
-        assert_eq!(left(&[described("cr-1", 2), described("cr-2", 9)], Some(&found)), [2]);
-        assert_eq!(left(&[described("cr-1", 4)], Some(&found)), [3]);
     }
 }

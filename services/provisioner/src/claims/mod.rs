@@ -2,7 +2,6 @@
 //! lost answer makes no second node.
 
 mod content;
-mod lookup;
 mod names;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,8 +10,8 @@ use std::time::Duration;
 
 use api::{NodeClaim, NodePool};
 use futures::StreamExt as _;
+use kube::Api;
 use kube::api::{ListParams, PostParams};
-use kube::{Api, ResourceExt as _};
 use model::labels;
 use model::quantity::Quantity;
 use model::resources::NODES;
@@ -21,7 +20,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, info, warn};
 
-use crate::cluster::{ClusterHandle, LaunchShape, PoolUsage};
+use crate::cluster::{ClusterHandle, PoolUsage};
 use crate::deps::FIELD_MANAGER;
 use crate::lifecycle;
 use crate::metrics::Metrics;
@@ -30,7 +29,6 @@ pub(crate) use content::Wanted;
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 const TRIES: u32 = 3;
 const PAGE: u32 = 1000;
-const SILENCE: &str = "no answer within 5 s";
 const SYNC_AGAIN: Duration = Duration::from_millis(100);
 /// Creates under way at once, after each answer one more, at most so many: the first claim is not to wait for an API server
 /// that is busy with all the others, as its launch begins when it is created.
@@ -44,13 +42,6 @@ pub(crate) struct Order {
     pub(crate) command: Option<(String, usize)>,
     /// Why, for the metric: a word of a closed set.
     pub(crate) reason: &'static str,
-}
-
-impl Order {
-    /// What it has in common with other claims that fail to launch.
-    pub(crate) fn shape(&self) -> LaunchShape {
-        LaunchShape::of(&content::claim(&self.pool, String::new(), self.wanted.clone()))
-    }
 }
 
 /// A claim that is there now.
@@ -67,9 +58,8 @@ pub(crate) enum Error {
     OverLimit { pool: String, resource: String, limit: Quantity, used: Quantity },
     #[error("create NodeClaim {name}")]
     Api { name: String, source: kube::Error },
-    /// It may exist, and counts until the API server says that it does not.
-    #[error("create NodeClaim {}: no answer from the API server, which may have created it: {why}", claim.name_any())]
-    Unanswered { claim: Arc<NodeClaim>, why: String },
+    #[error("create NodeClaim {name}: no answer from the API server in {} s", CALL_TIMEOUT.as_secs())]
+    Silent { name: String },
     #[error("NodeClaim {name} exists and is not of this command")]
     Foreign { name: String },
     #[error("create NodeClaim {name}: this replica does not lead any more")]
@@ -149,11 +139,8 @@ impl Creator {
         };
         let made: Vec<_> =
             futures::stream::iter(orders).map(in_turn).buffered(*AT_ONCE.end()).collect().await;
-        let counts = |made: &Result<Made, Error>| match made {
-            Ok(Made { claim, .. }) | Err(Error::Unanswered { claim, .. }) => Some(Arc::clone(claim)),
-            Err(_) => None,
-        };
-        self.cluster.assume(made.iter().filter_map(counts).collect()).await;
+        let new = made.iter().filter_map(|m| m.as_ref().ok()).map(|m| Arc::clone(&m.claim)).collect();
+        self.cluster.assume(new).await;
         made
     }
 
@@ -211,56 +198,47 @@ impl Creator {
     ) -> Result<(NodeClaim, bool), Error> {
         let name = claim.metadata.name.clone().unwrap_or_default();
         let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-        let mut last = String::new();
-        let unanswered = |why| Error::Unanswered { claim: Arc::new(claim.clone()), why };
+        let mut last = Error::Silent { name: name.clone() };
         for attempt in 0..TRIES {
             if lost.is_cancelled() {
-                return Err(match attempt {
-                    0 => Error::LeadershipLost { name },
-                    _ => unanswered(last),
-                });
+                return Err(Error::LeadershipLost { name });
             }
             let answer = tokio::time::timeout(CALL_TIMEOUT, self.claims.create(&params, claim)).await;
             match answer {
                 Ok(Ok(created)) => return Ok((created, false)),
                 Ok(Err(kube::Error::Api(status))) if status.is_already_exists() => {
-                    let found = self.existing(&name, command, attempt > 0).await;
-                    return found.unwrap_or_else(|why| Err(unanswered(why)));
+                    return self.existing(&name, command, attempt > 0).await;
                 }
                 // A refusal stays one; a failing server may recover.
                 Ok(Err(kube::Error::Api(status))) if status.code < 500 && status.code != 429 => {
                     return Err(Error::Api { name, source: kube::Error::Api(status) });
                 }
-                Ok(Err(source)) => last = source.to_string(),
-                Err(_) => last = SILENCE.to_owned(),
+                Ok(Err(source)) => last = Error::Api { name: name.clone(), source },
+                Err(_) => last = Error::Silent { name: name.clone() },
             }
-            warn!(
-                nodeclaim = name,
-                error = last,
-                attempt,
-                "claim not created, sending again under the same name"
-            );
+            warn!(error = %last, attempt, "claim not created, sending again under the same name");
             tokio::time::sleep(Duration::from_millis(50 << attempt)).await;
         }
-        Err(unanswered(last))
+        Err(last)
     }
 
-    /// `Err`: it cannot be said whose it is.
     async fn existing(
         &self,
         name: &str,
         command: Option<&str>,
         sent_before: bool,
-    ) -> Result<Result<(NodeClaim, bool), Error>, String> {
+    ) -> Result<(NodeClaim, bool), Error> {
         let found = tokio::time::timeout(CALL_TIMEOUT, self.claims.get(name)).await;
-        let found = found.map_err(|_| SILENCE.to_owned())?.map_err(|error| error.to_string())?;
+        let found = found
+            .map_err(|_| Error::Silent { name: name.to_owned() })?
+            .map_err(|source| Error::Api { name: name.to_owned(), source })?;
         let own =
             found.metadata.annotations.as_ref().and_then(|a| a.get(labels::COMMAND)).map(String::as_str);
         let ours = match command {
             Some(command) => own == Some(command),
             None => sent_before,
         };
-        Ok(if ours { Ok((found, !sent_before)) } else { Err(Error::Foreign { name: name.to_owned() }) })
+        if ours { Ok((found, !sent_before)) } else { Err(Error::Foreign { name: name.to_owned() }) }
     }
 }
 

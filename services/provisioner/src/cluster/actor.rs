@@ -59,13 +59,6 @@ pub(crate) enum Message {
     /// All pods, for metrics.
     Rows(oneshot::Sender<Vec<PodRow>>),
     Assume(Vec<Arc<NodeClaim>>, oneshot::Sender<()>),
-    /// Claims that were created, and no watch has shown.
-    OverdueClaims(oneshot::Sender<Vec<Arc<str>>>),
-    ClaimAbsent(Arc<str>),
-    LaunchFailed {
-        claim: Arc<str>,
-        why: Arc<str>,
-    },
     Nominate {
         nodes: Vec<Arc<str>>,
         until: Timestamp,
@@ -178,9 +171,18 @@ impl Actor {
             Message::Claim(change) => state.claim(change, now),
             Message::Pool(change) => state.pool(change, now),
             Message::DaemonSet(change) => state.daemon_set(change),
-            Message::VolumeClaim(change) => state.volume_claim(change, now),
-            Message::Volume(change) => state.volume(change, now),
-            Message::StorageClass(change) => state.storage_class(change, now),
+            Message::VolumeClaim(change) => {
+                Arc::make_mut(&mut state.storage).claim_changed(change);
+                state.storage_changed(now);
+            }
+            Message::Volume(change) => {
+                Arc::make_mut(&mut state.storage).volume_changed(change);
+                state.storage_changed(now);
+            }
+            Message::StorageClass(change) => {
+                Arc::make_mut(&mut state.storage).class_changed(change);
+                state.storage_changed(now);
+            }
             Message::Csi(change) => state.csi(change, now),
             Message::Budget(change) => state.budget(change, now),
             Message::Namespace(change) => state.namespace(change),
@@ -200,11 +202,6 @@ impl Actor {
                 claims.into_iter().for_each(|claim| state.assume(claim, now));
                 let _ = done.send(());
             }
-            Message::OverdueClaims(reply) => {
-                let _ = reply.send(state.overdue_claims(now));
-            }
-            Message::ClaimAbsent(name) => state.claim_absent(&name, now),
-            Message::LaunchFailed { claim, why } => state.launch_failed(&claim, &why, now),
             Message::Nominate { nodes, until } => state.nominate(&nodes, until, now),
         }
     }
@@ -296,7 +293,6 @@ impl Actor {
             nodes,
             usable_pools: usable,
             held_reservations: Arc::new(held),
-            backoff: state.launches.backoff(),
             storage: Arc::clone(&state.storage),
             pool_objects: Arc::new(state.pools.clone()),
             pending: Arc::new(state.pending()),

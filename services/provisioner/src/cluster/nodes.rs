@@ -290,9 +290,7 @@ impl Nodes {
                 .flatten()?
         } else {
             let claim = claim?;
-            let pool = claim.metadata.labels.as_ref().and_then(|all| all.get(labels::NODEPOOL));
-            let types = in_flight::class_of(claim)
-                .and_then(|class| around.offer.types_for(&class, pool.map_or("", String::as_str)));
+            let types = in_flight::class_of(claim).and_then(|class| around.offer.types.get(&class));
             in_flight::node(claim, types.map(|t| t.as_slice()), facts)?
         };
         let near = claim.and_then(deadline_is_near_at);

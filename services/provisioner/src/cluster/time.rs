@@ -8,11 +8,12 @@ use model::node::NodeState;
 use model::pod::Pod;
 use model::quantity::Quantity;
 use model::resources::PODS;
+use tracing::warn;
 
 use super::nodes::Entry;
 use super::pods::{PodKey, Shown};
 use super::promises::{self, ShortUid};
-use super::state::{Due, Retry, State};
+use super::state::{Due, State};
 
 /// As often as the reference looks again at pods that it found a place for but that were not bound.
 const AGAIN: SignedDuration = SignedDuration::from_secs(10);
@@ -35,7 +36,7 @@ impl State {
                     let over = self.nodes.claims.get(&claim).and_then(|c| promises::until(c, self.window));
                     if over.is_some_and(|until| until <= now) {
                         let touched = self.promises.drop(&claim);
-                        self.free_pods(&touched, Retry::Soon);
+                        self.free_pods(&touched, false);
                     }
                 }
                 Due::Settled(claim) => self.free_left_over(&claim),
@@ -47,13 +48,10 @@ impl State {
                     }
                 }
                 Due::Protection(key) => self.rejudge(&key, now),
-                Due::Backoff => {
-                    self.launches.forget_old(now);
-                    self.retry_waiting();
-                }
                 Due::Assumed(name) => {
                     if self.assumed.get(&name).is_some_and(|until| *until <= now) {
-                        self.overdue.push(name);
+                        warn!(nodeclaim = &*name, "no watch has shown the claim: it does not count any more");
+                        self.drop_claim(&name, now);
                     }
                 }
             }
@@ -83,7 +81,7 @@ impl State {
             }
         }
         left_over.iter().for_each(|pod| self.promises.release(*pod, claim));
-        self.free_pods(&left_over, Retry::Soon);
+        self.free_pods(&left_over, false);
     }
 
     /// A node begins to go: its pods are planned for at once, while it drains.

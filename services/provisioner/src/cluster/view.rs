@@ -12,7 +12,6 @@ use model::pool::DaemonSet;
 use model::resources::Resources;
 use solver::Snapshot;
 
-use super::backoff::Backoff;
 use super::buffers::Placeholders;
 use super::storage::Storage;
 
@@ -36,8 +35,6 @@ pub(crate) struct ClusterView {
     pub(crate) usable_pools: Arc<Vec<model::pool::NodePool>>,
     /// Claims not launched yet, by the reservation that they are to be launched into.
     pub(crate) held_reservations: Arc<BTreeMap<String, u32>>,
-    /// Launches that failed for a lasting reason.
-    pub(crate) backoff: Arc<Backoff>,
     pub(crate) storage: Arc<Storage>,
     /// NodePools as they are in the API, ready or not.
     pub(crate) pool_objects: Arc<BTreeMap<String, Arc<NodePool>>>,
@@ -158,7 +155,6 @@ impl ClusterView {
             pools: Arc::default(),
             usable_pools: Arc::default(),
             held_reservations: Arc::default(),
-            backoff: Arc::default(),
             storage: Arc::default(),
             pool_objects: Arc::default(),
             pending: Arc::default(),

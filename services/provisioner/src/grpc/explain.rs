@@ -9,7 +9,7 @@ use solver::{Effort, Options, PodRef};
 
 use super::{misses, wire};
 use crate::cluster::{ClusterView, PodFacts};
-use crate::schedule::{self, Verdict, Verdicts};
+use crate::schedule;
 
 /// A person waits for the answer.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -28,7 +28,6 @@ fn not_waiting(pod: &Pod) -> &'static str {
 pub(super) fn answer(
     view: &ClusterView,
     facts: &PodFacts,
-    verdicts: &Verdicts,
     settings: &Settings,
     replica: &str,
 ) -> pb::ExplainPodResponse {
@@ -59,11 +58,6 @@ pub(super) fn answer(
             _ => "being launched",
         });
         answer.summary = format!("waits for {on}, which was made for it and is {state}");
-        return answer;
-    }
-    // What keeps a planned node from being made is known to the last decision alone.
-    if let Some(Verdict::Held(why)) = verdicts.get(&pod.uid) {
-        answer.summary = why.to_string();
         return answer;
     }
     let options = Options { effort: Effort::Quick, ..schedule::options(settings) };

@@ -3,14 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use consolidation::{choose_launch, min_values, worst_price};
+use consolidation::{choose_launch, worst_price};
 use model::catalog::CapacityType;
 use model::labels;
 use model::pool::NodePool;
 use model::price::MicroDollars;
 use model::requirement::Requirement;
-use policy::consolidation::MinValues;
-use proto::types::v1 as types;
 use solver::NewNode;
 
 /// Leaves only types with which all nodes together cost less than `ceiling`, whatever offering each gets: every node may cost
@@ -52,26 +50,14 @@ pub(super) fn below(nodes: &mut [NewNode], ceiling: MicroDollars, pools: &[NodeP
 }
 
 fn lacks_values(node: &NewNode, kept: &[Arc<str>], pool: &NodePool) -> bool {
-    let kept = NewNode { instance_types: kept.into(), ..node.clone() };
-    min_values(&kept, pool).iter().any(|demand| {
-        let values: BTreeSet<&String> = demand.values.iter().flatten().collect();
-        values.len() < demand.wanted
+    node.requirements.min_values().any(|(key, wanted)| {
+        let mut values: BTreeSet<&String> = BTreeSet::new();
+        for kind in pool.instance_types.iter().filter(|t| kept.contains(&t.name)) {
+            let listed = kind.requirements.get(key).filter(|r| !r.is_complement());
+            values.extend(listed.into_iter().flat_map(Requirement::values));
+        }
+        values.len() < wanted as usize
     })
-}
-
-/// The same for the one who narrows the types further.
-pub(super) fn demands(node: &NewNode, pools: &[NodePool]) -> Vec<types::MinValues> {
-    let Some(pool) = pools.iter().find(|p| p.name == node.pool) else { return Vec::new() };
-    let demand = |demand: MinValues| types::MinValues {
-        key: demand.key,
-        wanted: u32::try_from(demand.wanted).unwrap_or(u32::MAX),
-        by_type: demand
-            .values
-            .into_iter()
-            .map(|values| types::LabelValues { values: values.into_iter().collect() })
-            .collect(),
-    };
-    min_values(node, pool).into_iter().map(demand).collect()
 }
 
 /// What each type that is left may cost at worst.

@@ -20,7 +20,6 @@ use proto::provisioner::v1::{
 };
 use runtime::Service;
 use runtime::grpc::{Access, GrpcServer, Humans, errors};
-use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::claims::Creator;
@@ -42,9 +41,7 @@ pub(crate) fn server(deps: Deps, creator: Creator, verdicts: VerdictsHandle) -> 
         .allow(SERVICE_NAME, "Plan", &[], Humans::Read)
         .allow(SERVICE_NAME, "ExplainPod", &[], Humans::Read)
         .allow(SERVICE_NAME, "GetSnapshot", &[Service::Disruption], Humans::Read);
-    GrpcServer::new(access)
-        .add_service(ProvisionerServer::new(Handler { deps, creator, verdicts }))
-        .costly(&["Plan", "Simulate", "SimulateMany", "ExplainPod"], 2)
+    GrpcServer::new(access).add_service(ProvisionerServer::new(Handler { deps, creator, verdicts }))
 }
 
 #[derive(Clone)]
@@ -132,10 +129,7 @@ impl Provisioner for Handler {
             false => None,
         };
         let (deps, offer) = (self.deps.clone(), self.deps.catalog.latest());
-        let gone = CancellationToken::new();
-        // Dropped with this call: when the caller disconnects, the computation ends too.
-        let _caller = gone.clone().drop_guard();
-        let answer = computed(move || plan::answer(&view, &offer, &change, holding, &deps, &gone)).await??;
+        let answer = computed(move || plan::answer(&view, &offer, &change, holding, &deps)).await??;
         Ok(Response::new(answer))
     }
 
@@ -161,9 +155,7 @@ impl Provisioner for Handler {
             ));
         }
         let (settings, replica) = (Arc::clone(&self.deps.settings), Arc::clone(&self.deps.replica));
-        let decided = Arc::clone(&self.verdicts.borrow());
-        let answer =
-            computed(move || explain::answer(&view, &facts, &decided.verdicts, &settings, &replica)).await?;
+        let answer = computed(move || explain::answer(&view, &facts, &settings, &replica)).await?;
         Ok(Response::new(answer))
     }
 

@@ -21,7 +21,6 @@ use runtime::grpc::errors;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use solver::{Effort, Options, Snapshot};
-use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::{consolidate, simulate, wire};
@@ -54,9 +53,6 @@ enum Object {
     },
 }
 
-/// Pods of all workloads of one request together; a request is small however many it asks for.
-const MOST_REPLICAS: usize = 50_000;
-
 /// Kinds that can be left out.
 const REMOVABLE: [&str; 5] = ["NodePool", "Node", "Pod", "DaemonSet", "NodeOverlay"];
 
@@ -65,14 +61,6 @@ impl Change {
         let mut objects = Vec::new();
         for (index, text) in request.objects_json.iter().enumerate() {
             objects.push(object(text, &format!("objects_json[{index}]"))?);
-        }
-        let replicas = |object: &Object| match object {
-            Object::Workload { replicas, .. } => usize::try_from(*replicas).unwrap_or(0),
-            _ => 0,
-        };
-        if objects.iter().map(replicas).sum::<usize>() > MOST_REPLICAS {
-            let why = format!("workloads of a plan have at most {MOST_REPLICAS} replicas together");
-            return Err(errors::invalid("objects_json", why));
         }
         let mut leave_out = Vec::new();
         for (index, name) in request.remove_objects.iter().enumerate() {
@@ -161,11 +149,10 @@ pub(super) fn answer(
     change: &Change,
     holding: Option<Holding>,
     deps: &Deps,
-    gone: &CancellationToken,
 ) -> Result<pb::PlanResponse, Status> {
     let mut input = view.input();
     let objects = pool_objects(view, offer, change)?;
-    input.pools = usable_pools(&objects, &overlaid(offer, change, &objects)?, &view.held_reservations);
+    input.pools = usable_pools(&objects, &overlaid(offer, change)?, &view.held_reservations);
     for (namespace, name) in change.leaves_out("Pod") {
         let namespace = namespace.unwrap_or("default");
         input.pods.retain(|p| *p.namespace != *namespace || *p.name != *name);
@@ -183,7 +170,7 @@ pub(super) fn answer(
     }
     let deadline = Instant::now() + change.limit;
     let options = Options { effort: Effort::Full, ..schedule::options(&deps.settings) };
-    let keep_going = || Instant::now() < deadline && !gone.is_cancelled();
+    let keep_going = || Instant::now() < deadline;
     let later = holding.map(|holding| (input.clone(), holding));
     let plan = solver::solve(&Snapshot::build(input), &options, &keep_going);
     let spot_to_spot = deps.settings.feature_gates.spot_to_spot_consolidation;
@@ -237,12 +224,8 @@ fn pool_objects(
     Ok(all)
 }
 
-/// What is on offer with the overlays and NodePools of the question.
-fn overlaid(
-    offer: &Offer,
-    change: &Change,
-    pools: &BTreeMap<String, Arc<NodePool>>,
-) -> Result<Offer, Status> {
+/// What is on offer with the overlays of the question.
+fn overlaid(offer: &Offer, change: &Change) -> Result<Offer, Status> {
     let mut overlays: Vec<overlay::Overlay> = (*offer.overlays).clone();
     for (_, name) in change.leaves_out("NodeOverlay") {
         overlays.retain(|o| *o.name != *name);
@@ -254,7 +237,7 @@ fn overlaid(
         overlays.retain(|o| o.name != read.name);
         overlays.push(read);
     }
-    Ok(offer.clone().with_overlays(overlays, pools))
+    Ok(Offer { overlays: Arc::new(overlays), ..offer.clone() })
 }
 
 /// The node goes; pods that can be moved are pending then.
@@ -321,29 +304,5 @@ fn scale(input: &mut ClusterInput, like: &model::pod::Pod, selector: Option<&Sel
     for number in there..wanted {
         let name: Arc<str> = Arc::from(format!("{}-{number}", like.name));
         input.pods.push(model::pod::Pod { uid: Arc::clone(&name), name, ..like.clone() });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn replicas_of_all_workloads_together_are_bounded() {
-        let deployment = |replicas: i64| {
-            serde_json::json!({
-                "kind": "Deployment", "metadata": {"name": "a"},
-                "spec": {"replicas": replicas, "selector": {}, "template": {"metadata": {}, "spec": {"containers": []}}},
-            })
-            .to_string()
-        };
-        let read = |objects_json: Vec<String>| {
-            Change::read(pb::PlanRequest { objects_json, ..pb::PlanRequest::default() })
-        };
-        assert!(read(vec![deployment(50_000), deployment(-1)]).is_ok());
-        for refused in [vec![deployment(i64::from(i32::MAX))], vec![deployment(30_000), deployment(30_000)]] {
-            let status = read(refused).err().expect("refused");
-            assert_eq!(status.code(), tonic::Code::InvalidArgument, "{status}");
-        }
     }
 }

@@ -160,7 +160,6 @@ pub(super) fn answer(
         if question.below.is_some() {
             let worst = launch::worst_prices(node, &view.usable_pools);
             wire.worst_micro_usd_per_hour = worst.into_iter().map(MicroDollars::get).collect();
-            wire.min_values = launch::demands(node, &view.usable_pools);
         }
         wire
     };

@@ -2,7 +2,7 @@
 
 use model::catalog::InstanceType;
 use model::labels;
-use model::node::{Node, NodeState};
+use model::node::NodeState;
 use proto::provisioner::v1 as pb;
 use proto::types::v1 as types;
 
@@ -53,10 +53,8 @@ pub(super) fn answer(
             .nodes
             .iter()
             .map(|(name, node)| {
-                let held = decided.held.contains(node.node.claim.as_ref().unwrap_or(name));
-                let mut summary = summary(node, price(name), held);
+                let mut summary = summary(node, price(name), decided.held.contains(name));
                 summary.nominated |= promised.contains(name);
-                summary.type_known = type_known(&node.node, offer);
                 summary
             })
             .collect();
@@ -100,16 +98,7 @@ fn summary(view: &NodeView, micro_usd_per_hour: i64, holds_buffers: bool) -> pb:
         phase: phase(view).to_owned(),
         nominated: node.nominated,
         holds_buffers,
-        type_known: None,
     }
-}
-
-/// A class lists all types of the catalogue that it could launch, also those that have no price now.
-fn type_known(node: &Node, offer: &Offer) -> Option<bool> {
-    let label = |key: &str| node.labels.get(key).map(String::as_str);
-    let types = offer.types.get(label(labels::EC2NODECLASS)?).filter(|types| !types.is_empty())?;
-    let own = label(labels::INSTANCE_TYPE)?;
-    Some(types.iter().any(|kind| *kind.name == *own))
 }
 
 fn phase(view: &NodeView) -> &'static str {
@@ -127,9 +116,7 @@ fn pending(pod: &crate::cluster::PendingPod, verdicts: &Verdicts) -> pb::Pending
         (Some(node), _, _) => (node.to_string(), String::new()),
         (None, Some(why), _) => (String::new(), why.to_string()),
         (None, None, Some(Verdict::Fits(node) | Verdict::Made(node))) => (node.to_string(), String::new()),
-        (None, None, Some(Verdict::Unschedulable(why) | Verdict::Held(why))) => {
-            (String::new(), why.to_string())
-        }
+        (None, None, Some(Verdict::Unschedulable(why))) => (String::new(), why.to_string()),
         (None, None, None) => (String::new(), String::new()),
     };
     pb::PendingPod {

@@ -144,7 +144,6 @@ pub(super) fn planned(node: &NewNode, index: usize, uids: &Uids) -> types::Plann
         }),
         requests: Some(resources(&node.requests)),
         worst_micro_usd_per_hour: Vec::new(),
-        min_values: Vec::new(),
     }
 }
 
@@ -168,27 +167,10 @@ pub(super) fn unschedulable(left: &solver::Unschedulable, uids: &Uids) -> types:
 /// A duration of the request, or the default for none.
 pub(super) fn limit(wire: Option<&prost_types::Duration>) -> Result<std::time::Duration, Status> {
     const DEFAULT: std::time::Duration = std::time::Duration::from_secs(10);
-    const LONGEST: std::time::Duration = std::time::Duration::from_secs(60);
     match wire {
         None => Ok(DEFAULT),
         Some(d) if d.seconds == 0 && d.nanos == 0 => Ok(DEFAULT),
-        Some(d) => match std::time::Duration::try_from(*d) {
-            Ok(limit) if limit <= LONGEST => Ok(limit),
-            Ok(_) => Err(errors::invalid("solve_limit", "must be at most 60s")),
-            Err(_) => Err(errors::invalid("solve_limit", "must not be negative")),
-        },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_time_of_a_question_is_bounded() {
-        let seconds = |seconds| limit(Some(&prost_types::Duration { seconds, nanos: 0 }));
-        assert_eq!(seconds(60).unwrap().as_secs(), 60);
-        assert!(seconds(61).is_err() && seconds(i64::MAX).is_err() && seconds(-1).is_err());
-        assert_eq!(limit(None).unwrap().as_secs(), 10);
+        Some(d) => std::time::Duration::try_from(*d)
+            .map_err(|_| errors::invalid("solve_limit", "must not be negative")),
     }
 }

@@ -137,7 +137,7 @@ impl Launch {
             count: 1,
             client_token: Some(attempts.token(&job.wanted.uid)),
             target: fleet::target(buying, reservation),
-            prioritized: job.wanted.overlaid.price,
+            prioritized: job.wanted.price_overlay,
             context: job.class.spec.context.clone().filter(|_| !job.wanted.min_values_relaxed),
             tags,
             templates,

@@ -72,7 +72,7 @@ impl Launch {
         unavailable: &mut BTreeSet<Scope>,
     ) -> Result<Bought, LaunchError> {
         let parts = &self.inner.parts;
-        let shapes = fleet::shapes(left, buying, &job.images, job.wanted.wants_efa());
+        let shapes = fleet::shapes(left, buying, &job.images, job.wanted.wants_efa(), &terms.interruptible);
         if shapes.is_empty() {
             let text = "no image of the EC2NodeClass fits any of the instance types that the claim allows";
             return Err(LaunchError::retryable("LaunchFailed", text));
@@ -186,9 +186,13 @@ impl Launch {
                 Err(error) => Err(LaunchError::of_call(&error)),
             };
         };
+        let interruptible = |id: &str| {
+            let listed = job.class.status.iter().flat_map(|s| s.capacity_reservations.iter().flatten());
+            listed.clone().any(|r| r.id == id && r.interruptible == Some(true))
+        };
         let reservation = place.offering.reservation.as_ref().map(|r| {
             let kind = if &*r.kind == "capacity-block" { "capacity-block" } else { "default" };
-            (r.id.to_string(), kind, r.interruptible)
+            (r.id.to_string(), kind, interruptible(&r.id))
         });
         if let Some((id, ..)) = &reservation {
             self.inner.parts.resolved.reservation_taken(id);

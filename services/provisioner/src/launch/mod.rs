@@ -40,7 +40,7 @@ use cloud::nodeclass::PlacementGroup;
 use cloud::unavailable::Scope;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
-use model::catalog::{CapacityType, InstanceType, Overlaid};
+use model::catalog::{CapacityType, InstanceType};
 use runtime::Leadership;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, info_span};
@@ -54,7 +54,6 @@ use usable::check_class;
 pub use error::{Failure, LaunchError};
 pub use facts::ClusterFacts;
 pub use launched::Launched;
-pub(crate) use launched::network;
 pub use metrics::LaunchMetrics;
 pub use templates::Templates;
 pub use wanted::Wanted;
@@ -147,7 +146,7 @@ impl Launch {
 
     async fn run_job(
         &self,
-        mut wanted: Wanted,
+        wanted: Wanted,
         created: Option<Timestamp>,
         class: &EC2NodeClass,
         types: Option<&[InstanceType]>,
@@ -163,11 +162,6 @@ impl Launch {
             let text = "what the EC2NodeClass offers is not known yet: no instance type is sold in its subnets' zones";
             return Err(LaunchError::retryable("InstanceTypeResolutionFailed", text));
         }
-        let overlaid: Vec<Overlaid> = candidates::listed(types, &wanted).map(|kind| kind.overlaid).collect();
-        for one in overlaid {
-            wanted.overlaid.price |= one.price;
-            wanted.overlaid.capacity |= one.capacity;
-        }
         let status = class.status.as_ref();
         let job = Job {
             group: self.placement_group(class)?,
@@ -182,7 +176,16 @@ impl Launch {
         {
             return Ok(self.adopt(&job, &instance));
         }
-        let mut terms = Terms { strict_min_values: parts.strict_min_values, ..Terms::default() };
+        let reservations = status.and_then(|s| s.capacity_reservations.as_deref()).unwrap_or_default();
+        let mut terms = Terms {
+            interruptible: reservations
+                .iter()
+                .filter(|r| r.interruptible == Some(true))
+                .map(|r| r.id.clone())
+                .collect(),
+            strict_min_values: parts.strict_min_values,
+            ..Terms::default()
+        };
         if !parts.reserved_capacity {
             terms.given_up.insert(CapacityType::Reserved);
         }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use api::NodeClaim;
 use api::convert::{At, amounts};
-use model::catalog::Overlaid;
 use model::labels;
 use model::requirement::Requirement;
 use model::requirements::Requirements;
@@ -23,8 +22,8 @@ pub struct Wanted {
     pub requests: Resources,
     /// Taints, then startup taints.
     pub taints: Vec<BootTaint>,
-    /// NodeOverlays set a price or a resource of a type that the claim lists. With their prices EC2's own must not decide.
-    pub overlaid: Overlaid,
+    /// A NodeOverlay changed prices: EC2's own view of them must not decide.
+    pub price_overlay: bool,
     pub min_values_relaxed: bool,
 }
 
@@ -67,10 +66,7 @@ impl Wanted {
             requirements,
             requests,
             taints: taints.collect(),
-            overlaid: Overlaid {
-                price: flag(labels::PRICE_OVERLAY_APPLIED),
-                capacity: flag(labels::CAPACITY_OVERLAY_APPLIED),
-            },
+            price_overlay: flag(labels::PRICE_OVERLAY_APPLIED),
             min_values_relaxed: flag(labels::MIN_VALUES_RELAXED),
             name,
         })

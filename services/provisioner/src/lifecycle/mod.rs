@@ -48,7 +48,6 @@ pub(crate) fn spawn(shell: &mut Shell, deps: &Deps, launch: Launch, health: Heal
         launch,
         launcher: deps.launcher.clone(),
         catalog: deps.catalog.clone(),
-        cluster: deps.cluster.clone(),
         recorder: deps.recorder.clone(),
         metrics: metrics::LifecycleMetrics::new(&deps.metrics, deps.calls.clone()),
         health,

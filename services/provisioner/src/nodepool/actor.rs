@@ -106,12 +106,9 @@ impl Actor {
                     self.all_due();
                 }
             }
-            if let Some(term) = leadership.held().filter(|_| self.synced == [true; 2]) {
-                let lost = term.lost();
+            if self.synced == [true; 2] && leadership.is_leader() {
                 tokio::select! {
-                    biased;
                     () = stop.cancelled() => return Ok(()),
-                    () = lost.cancelled() => self.all_due(),
                     () = self.bring_up_to_date() => {}
                 }
             }

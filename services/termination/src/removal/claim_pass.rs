@@ -76,12 +76,12 @@ impl Actor {
             }
             ClaimStep::LookForInstance => {
                 if let Some(subject) = subject {
-                    self.wish(&key, subject, Wish::Look, Some(&claim), now);
+                    self.wish(&key, subject, Wish::Look, now);
                 }
             }
             ClaimStep::EndInstance => {
                 if let Some(subject) = subject {
-                    self.wish(&key, subject, Wish::End, Some(&claim), now);
+                    self.wish(&key, subject, Wish::End, now);
                 }
             }
             ClaimStep::AwaitInstance { mark: true } => {

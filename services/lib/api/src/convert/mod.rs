@@ -48,5 +48,5 @@ pub use pool::node_pool;
 pub use quantities::{amounts, quantities};
 pub use selectors::label_selector;
 pub use specs::Specs;
-pub use validate::{OPTED_OUT, why_rejected};
+pub use validate::why_rejected;
 pub use volumes::{ClaimState, Storage, volume_of_claim};

@@ -11,7 +11,7 @@ use aws_sdk_ec2::types::{
     LaunchTemplateAndOverridesResponse, LaunchTemplateSpecification, ResourceType, SpotAllocationStrategy,
     TagSpecification, TargetCapacitySpecificationRequest,
 };
-use cloud::error::{CloudError, ErrorKind};
+use cloud::error::CloudError;
 use cloud::launch::{
     FleetAnswer, FleetError, FleetRequest, FleetTarget, FleetTemplate, InstanceDryRun, Launched, Override,
 };
@@ -25,9 +25,6 @@ use crate::error::dry_run;
 
 const OPERATION: &str = "CreateFleet";
 const WINDOW: Window = Window { idle: Duration::from_millis(35), max: Duration::from_secs(1), items: 1000 };
-
-/// How often a throttled request waits for another turn; then its caller backs off.
-const MOST_TURNS: u32 = 5;
 
 /// Requests are merged when they are equal in everything.
 pub(super) type FleetBatcher = Batcher<FleetRequest, (), Result<FleetAnswer, CloudError>>;
@@ -79,7 +76,7 @@ impl Ec2 {
     pub(crate) async fn dry_run_fleet(&self, request: FleetRequest) -> Result<(), CloudError> {
         let call = self.calls.fleet_call(&request)?.dry_run(true);
         let call = call.customize().config_override(unretried()).send();
-        dry_run(paced(&self.calls.paces.create_fleet, OPERATION, call).await)
+        dry_run(paced(&self.calls.paces.launch, OPERATION, call).await)
     }
 
     pub(crate) async fn dry_run_instance(&self, request: InstanceDryRun) -> Result<(), CloudError> {
@@ -101,25 +98,16 @@ impl Ec2 {
             .set_network_interfaces(Some(interfaces))
             .set_tag_specifications(tag_specifications(&kinds, &request.tags));
         let call = call.customize().config_override(unretried()).send();
-        dry_run(paced(&paces.create_fleet, "RunInstances", call).await)
+        dry_run(paced(&paces.launch, "RunInstances", call).await)
     }
 }
 
 impl Calls {
-    /// A throttled call waits for its turn again, which the SDK's own retries would not. Other faults are left to the caller,
-    /// who repeats the request with its token.
     async fn create_fleet(&self, request: &FleetRequest) -> Result<FleetAnswer, CloudError> {
         let call = self.fleet_call(request)?;
-        let mut turns = 1;
-        loop {
-            let call = call.clone().customize().config_override(unretried()).send();
-            let result: Result<CreateFleetOutput, _> =
-                paced::<_, CreateFleetError>(&self.paces.create_fleet, OPERATION, call).await;
-            match result {
-                Err(error) if error.kind == ErrorKind::Throttled && turns < MOST_TURNS => turns += 1,
-                result => return result.map(|answer| read(&answer)),
-            }
-        }
+        let result: Result<CreateFleetOutput, _> =
+            paced::<_, CreateFleetError>(&self.paces.launch, OPERATION, call.send()).await;
+        result.map(|answer| read(&answer))
     }
 
     fn fleet_call(&self, request: &FleetRequest) -> Result<CreateFleetFluentBuilder, CloudError> {

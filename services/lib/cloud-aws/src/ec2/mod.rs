@@ -26,7 +26,6 @@ use crate::calls::CallMetrics;
 use crate::error::cloud_error;
 use crate::pace::{Pace, Paces};
 use fleet::FleetBatcher;
-use health::EndingBatcher;
 use instances::{DescribeBatcher, TerminateBatcher};
 
 /// The EC2 client with its rate limits and batches.
@@ -35,7 +34,6 @@ pub(crate) struct Ec2 {
     fleets: FleetBatcher,
     describes: DescribeBatcher,
     terminations: TerminateBatcher,
-    endings: EndingBatcher,
 }
 
 /// What batches need to make calls of their own.
@@ -54,7 +52,6 @@ impl Ec2 {
             describes: instances::describe_batcher(calls.clone()).counted(metrics(), "describe_instances"),
             terminations: instances::terminate_batcher(calls.clone())
                 .counted(metrics(), "terminate_instances"),
-            endings: health::ending_batcher(calls.clone()),
             calls,
         }
     }
@@ -72,9 +69,9 @@ where
     if let Some(refusal) = pace.refusal(operation) {
         return Err(refusal);
     }
-    let turn = pace.turn().await;
+    pace.turn().await;
     let result = call.await.map_err(|error| cloud_error(operation, &error));
-    pace.learn(turn, &result);
+    pace.learn(&result);
     result
 }
 
@@ -83,10 +80,10 @@ macro_rules! pages {
     ($pace:expr, $operation:expr, $paginator:expr, |$page:ident| $take:expr) => {{
         let mut paginator = $paginator;
         loop {
-            let turn = $pace.turn().await;
+            $pace.turn().await;
             let Some(answer) = paginator.next().await else { break };
             let answer = answer.map_err(|error| $crate::error::cloud_error($operation, &error));
-            $pace.learn(turn, &answer);
+            $pace.learn(&answer);
             let $page = answer?;
             $take
         }
@@ -94,7 +91,7 @@ macro_rules! pages {
 }
 pub(crate) use pages;
 
-/// Without the SDK's retries: the answer to a dry run is the question's, not the network's, and CreateFleet waits for its turn.
+/// Dry runs are asked once: their answer is the question's, not the network's.
 fn unretried() -> aws_sdk_ec2::config::Builder {
     aws_sdk_ec2::config::Builder::new().retry_config(RetryConfig::disabled())
 }

@@ -1,10 +1,8 @@
-use std::collections::BTreeSet;
-
 use cloud::ErrorKind;
 use cloud::Launcher;
 use cloud::NodeClassSource;
 use cloud::instance::{CLUSTER_TAG, InstanceState, Lifecycle, ours};
-use cloud::launch::{FleetRequest, FleetTarget, FleetTemplate, InstanceDryRun, Override};
+use cloud::launch::{FleetTarget, FleetTemplate, InstanceDryRun, Override};
 use cloud::select::TagFilter;
 use cloud::template::{Interface, ReservationChoice};
 use futures::future::join_all;
@@ -126,23 +124,6 @@ async fn a_repeated_client_token_gives_the_same_instance() {
     let second = local.aws.create_fleet(request).await.unwrap();
     assert_eq!(first.launched, second.launched);
     assert_eq!(local.calls("CreateFleet").await, 2, "requests with a token are not merged");
-}
-
-#[tokio::test]
-async fn throttled_launches_wait_for_their_turn_and_all_come_through() {
-    let local = connect(REGION, "paced").await;
-    let network = local.template("paced").await;
-    let rule = json!({"action": "CreateFleet", "rate": 5, "burst": 2, "accessKey": "paced"});
-    local.control("PUT", "/throttle", rule).await;
-    let request = |n: usize| FleetRequest {
-        client_token: Some(format!("paced-{n}")),
-        ..network.fleet("paced", FleetTarget::OnDemand, &["m5.large"])
-    };
-    let answers = join_all((0..12).map(|n| local.aws.create_fleet(request(n)))).await;
-    let ids: BTreeSet<String> = answers.into_iter().flat_map(|a| a.unwrap().launched).map(|l| l.id).collect();
-    assert_eq!(ids.len(), 12);
-    let calls = local.calls("CreateFleet").await;
-    assert!(calls <= 12 + 12, "the burst is throttled once, then nearly none: {calls} calls");
 }
 
 #[tokio::test]

@@ -1,5 +1,3 @@
-use std::collections::BTreeSet;
-
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
@@ -43,12 +41,6 @@ impl Terminator for MemoryCloud {
 impl HealthSource for MemoryCloud {
     fn unhealthy(&self) -> Answer<'_, Vec<InstanceHealth>> {
         self.answer("DescribeInstanceStatus", |state| Ok(state.health.clone()))
-    }
-
-    fn ending(&self, ids: Vec<String>) -> Answer<'_, BTreeSet<String>> {
-        self.answer("DescribeInstances", |state| {
-            Ok(ids.into_iter().filter(|id| !state.alive.contains(id)).collect())
-        })
     }
 }
 

@@ -65,6 +65,7 @@ pub struct State {
     pub parameters: BTreeMap<String, String>,
     pub roles: BTreeSet<String>,
     pub profiles: BTreeMap<String, InstanceProfile>,
+    pub profile_tags: BTreeMap<String, Tags>,
     pub clusters: BTreeMap<String, Cluster>,
     pub placement_groups: Vec<PlacementGroup>,
     /// By template id.
@@ -77,8 +78,6 @@ pub struct State {
     pub queues: BTreeMap<String, queue::MemoryQueue>,
     pub rules: BTreeMap<String, Rule>,
     pub health: Vec<InstanceHealth>,
-    /// Instances that `ending` does not confirm; it confirms all others.
-    pub alive: BTreeSet<String>,
     faults: BTreeMap<&'static str, VecDeque<CloudError>>,
     calls: BTreeMap<&'static str, u64>,
     next_id: u64,
@@ -135,6 +134,7 @@ impl MemoryCloud {
             parameters: BTreeMap::new(),
             roles: BTreeSet::new(),
             profiles: BTreeMap::new(),
+            profile_tags: BTreeMap::new(),
             clusters: BTreeMap::new(),
             placement_groups: Vec::new(),
             templates: BTreeMap::new(),
@@ -144,7 +144,6 @@ impl MemoryCloud {
             queues: BTreeMap::new(),
             rules: BTreeMap::new(),
             health: Vec::new(),
-            alive: BTreeSet::new(),
             faults: BTreeMap::new(),
             calls: BTreeMap::new(),
             next_id: 0,

@@ -30,9 +30,6 @@ pub const INSTANCE_PROFILE_NAME: &str = "karpenter.k8s.aws/instance-profile-name
 pub const CAPACITY_BUFFER_FAKE_POD: &str = "karpenter.sh/capacity-buffer-fake-pod";
 pub const CAPACITY_BUFFER_NAME: &str = "karpenter.sh/capacity-buffer-name";
 pub const CAPACITY_BUFFER_NAMESPACE: &str = "karpenter.sh/capacity-buffer-namespace";
-/// On a NodePool: with this value its nodes are looked at once without the wait of `consolidateAfter`.
-pub const EVALUATE_NOW: &str = "karpenter.sh/disruption-reason";
-pub const MANUAL_CONSOLIDATION: &str = "manual-consolidation";
 /// On a NodePool: `true` lets consolidation replace several of its nodes by several cheaper ones. Ours.
 pub const MANY_FOR_MANY: &str = "karpenter.sh/consolidation-many-for-many";
 /// On a NodePool: least saving of a consolidation, as a share (`5%`) or in dollars an hour (`0.02`). Ours.

@@ -362,11 +362,6 @@ impl fmt::Display for Blocked {
 }
 
 impl Blocked {
-    /// Passes by itself, and nothing that drains a node evicts past it: a budget that allows nothing at the moment.
-    pub const fn is_spent_pdb(&self) -> bool {
-        matches!(self, Self::Pdb { block: PdbBlock::Spent { .. }, .. })
-    }
-
     /// The reason for which it counts, where it does not count for all.
     pub fn about(&self) -> Option<Reason> {
         match self {

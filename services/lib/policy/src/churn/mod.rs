@@ -44,7 +44,7 @@ pub struct Move {
 }
 
 /// What it comes to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Worth {
     /// Per hour.
     pub saving: MicroDollars,

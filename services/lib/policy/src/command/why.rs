@@ -26,19 +26,6 @@ pub enum Why {
     ReplacementLost {
         claim: Option<Arc<str>>,
     },
-    /// The API server refuses a replacement, or the provisioner does.
-    ReplacementRefused {
-        error: String,
-    },
-    /// A write to a member failed as often as it was tried.
-    Refused {
-        node: Arc<str>,
-        error: String,
-    },
-    /// The members' pods could not be read quickly enough to act on.
-    ReadTooSlowly {
-        seconds: i64,
-    },
     TimedOut {
         minutes: i64,
     },
@@ -55,17 +42,14 @@ impl Why {
             Self::Landed { .. } => "pod-landed",
             Self::MemberLost => "member-lost",
             Self::ReplacementLost { .. } => "replacement-lost",
-            Self::ReplacementRefused { .. } => "replacement-refused",
-            Self::Refused { .. } => "write-refused",
-            Self::ReadTooSlowly { .. } => "read-too-slowly",
             Self::TimedOut { .. } => "timed-out",
             Self::Abandoned => "abandoned",
         }
     }
 
-    /// The pool needs a cool-down before the same is tried again: what failed is likely to fail again.
+    /// The pool should rest before the same is tried again: what failed is likely to fail again.
     pub const fn is_failure(&self) -> bool {
-        matches!(self, Self::ReplacementLost { .. } | Self::ReplacementRefused { .. } | Self::TimedOut { .. })
+        matches!(self, Self::ReplacementLost { .. } | Self::TimedOut { .. })
     }
 }
 
@@ -82,13 +66,6 @@ impl fmt::Display for Why {
                 write!(f, "replacement {claim} failed or was removed")
             }
             Self::ReplacementLost { claim: None } => f.write_str("a replacement is gone"),
-            Self::ReplacementRefused { error } => write!(f, "its replacement was refused: {error}"),
-            Self::Refused { node, error } => {
-                write!(f, "node {node} or its NodeClaim cannot be written: {error}")
-            }
-            Self::ReadTooSlowly { seconds } => {
-                write!(f, "the pods of its nodes could not be read within {seconds} seconds")
-            }
             Self::TimedOut { minutes } => {
                 write!(f, "replacements were not initialized within {minutes} minutes")
             }

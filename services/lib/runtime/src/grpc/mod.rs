@@ -21,17 +21,15 @@ mod methods;
 mod observed;
 mod pin;
 mod published;
-mod rate;
 mod request_id;
 mod server;
 mod stack;
 mod tls;
 mod token;
 mod trust;
-mod turns;
 
 pub use access::{Access, Humans};
-pub use auth::Identity;
+pub use auth::{AUDIENCE, Identity};
 pub use caller::Caller;
 pub use discovery::Peers;
 pub use guard::GRANT_GROUP;

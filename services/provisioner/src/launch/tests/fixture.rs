@@ -36,8 +36,7 @@ pub(super) fn offering(kind: CapacityType, zone: &str, micro: i64) -> Offering {
 }
 
 pub(super) fn reserved(id: &str, kind: &str, zone: &str, capacity: u32) -> Offering {
-    let reservation =
-        Reservation { id: Arc::from(id), capacity, kind: Arc::from(kind), interruptible: false };
+    let reservation = Reservation { id: Arc::from(id), capacity, kind: Arc::from(kind) };
     Offering { reservation: Some(reservation), ..offering(CapacityType::Reserved, zone, 1) }
 }
 

@@ -9,9 +9,8 @@ use cloud::unavailable::Scope;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
-use model::catalog::{CapacityType, InstanceType, Overlaid};
+use model::catalog::{CapacityType, InstanceType};
 use model::labels;
-use model::price::MicroDollars;
 use model::resources::PODS;
 use serde_json::json;
 
@@ -106,35 +105,6 @@ async fn a_launch_tells_everything_the_claim_is_to_say() {
     assert_eq!(instance.tags[NODECLAIM_TAG], "claim-1");
     assert_eq!(instance.tags[CLUSTER_TAG], "blue");
     assert!(instance.belongs_to("blue"));
-}
-
-#[tokio::test]
-async fn overlays_decide_what_is_launched_and_are_written_on_the_claim() {
-    let mut world = world();
-    let device = |launched: &Launched| {
-        (launched.capacity.get("example.com/dongle"), launched.allocatable.get("example.com/dongle"))
-    };
-    let plain = world.launch(&claim(buying(&["on-demand"]))).await.unwrap();
-    assert_eq!(plain.instance_type, "a.large");
-    for key in [labels::PRICE_OVERLAY_APPLIED, labels::CAPACITY_OVERLAY_APPLIED] {
-        assert!(!plain.annotations.contains_key(key), "{key}");
-    }
-
-    let dear = &mut world.types[1];
-    dear.capacity.insert("example.com/dongle", "2".parse().unwrap());
-    dear.offerings.iter_mut().for_each(|offering| offering.price = MicroDollars::new(1));
-    dear.overlaid = Overlaid { price: true, capacity: true };
-    let mut second = claim(buying(&["on-demand"]));
-    (second.metadata.name, second.metadata.uid) = (Some("claim-2".into()), Some("uid-2".into()));
-    let requests = second.spec.resources.as_mut().unwrap().requests.as_mut().unwrap();
-    requests.insert("example.com/dongle".to_owned(), "1".into());
-    let launched = world.launch(&second).await.unwrap();
-    assert_eq!(launched.instance_type, "b.large");
-    assert_eq!(device(&launched), ("2".parse().unwrap(), "2".parse().unwrap()));
-    assert_eq!(launched.price, Some(MicroDollars::new(1)));
-    for key in [labels::PRICE_OVERLAY_APPLIED, labels::CAPACITY_OVERLAY_APPLIED] {
-        assert_eq!(launched.annotations.get(key).map(String::as_str), Some("true"), "{key}");
-    }
 }
 
 #[tokio::test]
@@ -282,7 +252,7 @@ fn learned(codes: &[&str], buying_: CapacityType, group: Option<&str>) -> Vec<St
     let wanted = Wanted::of(&claim(buying(&[buying_.as_str()]))).unwrap();
     let left = candidates(&types, &wanted, &Terms::default()).unwrap();
     let images = Images::of(class().status.unwrap().amis.as_deref().unwrap());
-    let shapes = fleet::shapes(&left, buying_, &images, false);
+    let shapes = fleet::shapes(&left, buying_, &images, false, &BTreeSet::new());
     let places: Vec<(String, Place<'_>)> =
         shapes.values().flatten().map(|place| ("template".to_owned(), *place)).collect();
     let errors = codes.iter().map(|code| error(code, ZONES[0])).collect();

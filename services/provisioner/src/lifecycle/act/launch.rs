@@ -45,7 +45,7 @@ impl Hands {
                 }
             },
         };
-        let types = self.catalog.instance_types(name, pool_of(&job.claim));
+        let types = self.catalog.instance_types(name);
         Ok(self.launch.launch(&job.claim, &class, types.as_ref().map(|types| types.as_slice())).await)
     }
 
@@ -120,7 +120,6 @@ impl Hands {
             error = error.message,
             "launching nodeclaim failed, deleting it"
         );
-        self.cluster.launch_failed(nodeclaim, &error.message).await;
         self.delete(job, reason).await
     }
 }

@@ -1,7 +1,6 @@
 mod offerings;
 mod properties;
 
-use model::labels;
 use model::quantity::Quantity;
 use model::resources::{self, Resources};
 

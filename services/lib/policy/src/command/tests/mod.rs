@@ -28,9 +28,6 @@ fn member(name: &str) -> Member {
         noted: false,
         tainted: false,
         marked: false,
-        lost: false,
-        refused: None,
-        looked: None,
         obstacle: None,
         newcomers: Vec::new(),
     }
@@ -52,6 +49,7 @@ fn view(method: Method, needs: usize, members: Vec<Member>) -> View {
         proposed: at(0),
         members,
         replacements: Vec::new(),
+        looked: None,
         memory: Memory { plan: true, ..Memory::default() },
     }
 }
