@@ -12,7 +12,10 @@ STACK := deploy/local/stack
 PYTHON := $(KARPENTER_CACHE)/venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help run up down build stack test unit integration soak bench lint fmt crds images clean-local
+.PHONY: help run up down build stack test unit integration soak soak-cluster soak-install soak-stack soak-properties soak-solver bench conformance chaos lint fmt crds images release clean-local
+
+# The parts share two cores and one local AWS: also under -j they run one after the other.
+.NOTPARALLEL:
 
 help: ## list the commands
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,21 +41,38 @@ test: stack unit integration ## everything: unit, property, integration
 unit: stack ## tests that need no cluster
 	cargo test --workspace --exclude integration
 	$(PYTHON) -m unittest discover -s deploy/local -p 'test_*.py'
+	$(PYTHON) -m unittest discover -s integration/conformance -p 'test_*.py'
 
 integration: stack build ## the services as real processes on the local cluster
-	cargo test -p integration
+	cargo test --workspace --test cluster --test install
 
+# Each part runs whatever the others ended with; the exit status comes at the end.
 soak: stack ## the long proofs, on release builds; figures go into integration/RESULTS.md
 	cargo build --release --workspace --bins
-	KARPENTER_BIN_DIR=$(CARGO_TARGET_DIR)/release cargo test -p integration -- --soak
-	PROPTEST_CASES=$${PROPTEST_CASES:-20000} cargo test --workspace --exclude integration properties
+	$(MAKE) --keep-going --no-print-directory soak-cluster soak-install soak-stack soak-properties soak-solver
+
+SOAK := KARPENTER_BIN_DIR=$(CARGO_TARGET_DIR)/release cargo test --workspace
+soak-cluster:
+	$(SOAK) --test cluster -- --soak
+soak-install:
+	$(SOAK) --test install -- --soak
+soak-stack:
+	KARPENTER_BIN_DIR=$(CARGO_TARGET_DIR)/release $(PYTHON) deploy/local/tests/acceptance.py
+soak-properties:
+	PROPTEST_CASES=$${PROPTEST_CASES:-20000} cargo test --no-fail-fast --workspace --exclude integration
+soak-solver:
 	SOLVER_CASES=$${SOLVER_CASES:-20000} cargo test -p solver --test properties
 
-bench: stack ## speed and memory beside their bars; ORACLE=path/to/oracle adds the reference, CATALOG= another catalogue
+bench: stack ## every benchmark, one table of bar, measured and ratio; ORACLE=, CATALOG= and ELASTICMQ= add more, BASELINE=write keeps it
 	cargo build --release --workspace --bins
-	$(CARGO_TARGET_DIR)/release/bench
-	$(CARGO_TARGET_DIR)/release/bench-disruption
-	$(CARGO_TARGET_DIR)/release/solver-bench $(if $(ORACLE),--oracle $(ORACLE)) $(if $(CATALOG),--catalog $(CATALOG))
+	$(CARGO_TARGET_DIR)/release/bench $(if $(ORACLE),--oracle $(ORACLE)) $(if $(CATALOG),--catalog $(CATALOG)) \
+		$(if $(ELASTICMQ),--elasticmq $(ELASTICMQ)) $(if $(filter write,$(BASELINE)),--write-baseline)
+
+conformance: stack build ## Karpenter's own end-to-end suites against our services; SUITE=drift FOCUS='subnet' for a part
+	integration/conformance/run $(if $(SUITE),--suite $(SUITE)) $(if $(FOCUS),--focus '$(FOCUS)',--results)
+
+chaos: stack build ## random workloads, kills and AWS faults, judged by the invariants; HOURS=1 SEED=7
+	CHAOS_HOURS=$(or $(HOURS),0.05) CHAOS_SEED=$(or $(SEED),1) cargo test --workspace --test cluster -- --soak chaos::
 
 lint: ## formatting and clippy, warnings are errors
 	cargo fmt --all --check
@@ -65,9 +85,14 @@ crds: ## write charts/karpenter-crd from the Rust types
 	cargo run -p api --bin crdgen
 
 STATIC := $(shell uname -m)-unknown-linux-gnu
-images: ## OCI images of the five services, and a bill of materials, into .local/images; no container engine is needed
+images: ## OCI images of the five services, and a bill of materials, into .local/images; REGISTRY=… TAG=… also pushes them (with skopeo)
 	RUSTFLAGS="-C target-feature=+crt-static" cargo build --profile dist --workspace --bins --target $(STATIC)
-	deploy/images/build --strip --bin-dir $(CARGO_TARGET_DIR)/$(STATIC)/dist --out .local/images
+	deploy/images/build --strip --bin-dir $(CARGO_TARGET_DIR)/$(STATIC)/dist --out .local/images \
+	  $(if $(TAG),--tag $(TAG)) $(if $(REGISTRY),--registry $(REGISTRY) --push)
+
+release: ## what a release publishes, into .local/release; VERSION=…; PUBLISH=1 REGISTRY=… also pushes images and charts
+	deploy/release/release --version "$(VERSION)" $(if $(REGISTRY),--registry $(REGISTRY)) $(if $(PUBLISH),--publish) \
+	  $(if $(DOWNLOAD_URL),--download-url $(DOWNLOAD_URL)) $(if $(SIGN),--sign $(SIGN)) $(RELEASE_FLAGS)
 
 clean-local: down ## forget the local cluster's state
 	rm -rf .local

@@ -4,13 +4,14 @@ use std::path::PathBuf;
 
 use prost::Message as _;
 
-const FILES: [&str; 6] = [
+const FILES: [&str; 7] = [
     "karpenter/types/v1/types.proto",
     "karpenter/provisioner/v1/provisioner.proto",
     "karpenter/disruption/v1/disruption.proto",
     "karpenter/termination/v1/termination.proto",
     "karpenter/interruptionwatcher/v1/interruption_watcher.proto",
     "karpenter/pricingcache/v1/pricing_cache.proto",
+    "karpenter/shadow/v1/shadow.proto",
 ];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

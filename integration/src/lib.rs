@@ -4,7 +4,11 @@
 //! `deploy/local/stack`, the tool people use by hand, so that a test meets what a person meets.
 
 pub mod aws;
+pub mod chaos;
+pub mod figures;
 pub mod helm;
+pub mod history;
+pub mod invariants;
 pub mod jaeger;
 pub mod kubernetes;
 pub mod processes;

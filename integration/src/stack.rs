@@ -18,6 +18,8 @@ const NAMESPACE: &str = "kube-system";
 pub struct Stack {
     dir: PathBuf,
     env: BTreeMap<String, String>,
+    /// Other tests run on the same cluster.
+    is_shared: bool,
 }
 
 impl Stack {
@@ -38,7 +40,17 @@ impl Stack {
         let file = dir.join("env");
         let text = std::fs::read_to_string(&file)
             .with_context(|| format!("read {}; is the local cluster up?", file.display()))?;
-        Ok(Self { dir: dir.to_owned(), env: parse_env(&text) })
+        Ok(Self { dir: dir.to_owned(), env: parse_env(&text), is_shared: false })
+    }
+
+    /// The same cluster for a test that shares it: what is switched there would fail its neighbours.
+    #[must_use]
+    pub(crate) fn without_faults(&self) -> Self {
+        Self { is_shared: true, ..self.clone() }
+    }
+
+    pub(crate) fn may_switch_faults(&self) -> bool {
+        !self.is_shared
     }
 
     pub fn down(&self) -> Result<()> {

@@ -4,6 +4,9 @@
 //! left from before. The others share one cluster; they wait for it most of their time, so more of them run at once than there
 //! are processors. Where there are many, those that are alone have a second cluster, and the first one too once nobody shares it.
 //!
+//! When a test ends, the invariants of its cluster are looked at: a violation fails the run, or is shown at its end. The fault
+//! switches of the local AWS are reset after a test that was alone; no other may use them.
+//!
 //! An ordinary test that fails is tried once more, alone. Whether it passes then or not, its first failure is shown at the end:
 //! it is a defect of the product or of the test, to be looked into, but one bad moment of the machine does not judge a change.
 
@@ -20,13 +23,15 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
 
+use crate::aws;
+use crate::invariants::{Violation, Watcher};
 use crate::stack::Stack;
 
-/// Of those that share a cluster.
+/// Tests that run at the same time on the shared cluster.
 const AT_ONCE: usize = 8;
-/// So many tests that are alone.
+/// More tests than this that are alone start a second cluster for them.
 const WORTH_A_CLUSTER: usize = 4;
-/// So many of the slowest are named at the end.
+/// Slowest tests that are named at the end.
 const SLOWEST: usize = 12;
 
 type Body = fn(Stack) -> Pin<Box<dyn Future<Output = Result<()>> + Send>>;
@@ -49,6 +54,17 @@ pub struct Test {
     pub alone: bool,
     pub soak: bool,
     pub body: Body,
+    /// Parts of the violations of [`crate::invariants`] that it provokes.
+    pub expected: &'static [&'static str],
+}
+
+impl Test {
+    /// Declares what the test provokes: parts of ERROR lines, of refused requests and of other violations that are shown. What
+    /// fails a run cannot be expected.
+    #[must_use]
+    pub fn expecting(self, expected: &'static [&'static str]) -> Self {
+        Self { expected, ..self }
+    }
 }
 
 /// `test!(module, alone?, soak?, function)`: a [`Test`] named `module::function`.
@@ -69,6 +85,7 @@ macro_rules! test {
             alone: $alone,
             soak: $soak,
             body: |stack| Box::pin($function(stack)),
+            expected: &[],
         }
     };
 }
@@ -105,16 +122,30 @@ fn is_asked_for(arguments: &Arguments, name: &str) -> bool {
     arguments.filter.as_ref().is_none_or(matches) && !arguments.skip.iter().any(matches)
 }
 
+/// A cluster and what is watched on it.
+#[derive(Clone)]
+struct Lane {
+    stack: Stack,
+    watcher: Arc<Watcher>,
+}
+
+impl Lane {
+    fn new(stack: Stack, runtime: &Runtime) -> Self {
+        Self { watcher: Arc::new(Watcher::new(stack.clone(), runtime.handle())), stack }
+    }
+}
+
 /// The clusters, and whose turn it is on each.
 struct Lanes {
-    shared: Stack,
+    shared: Lane,
     sharing: Semaphore,
     /// Tests that still want to share.
     left: AtomicUsize,
     /// Clusters that nobody uses, a permit each.
-    free: Mutex<Vec<Stack>>,
+    free: Mutex<Vec<Lane>>,
     turns: Semaphore,
     took: Mutex<Vec<(Duration, &'static str)>>,
+    violations: Mutex<Vec<Violation>>,
     /// Proofs are judged at once: they ran alone, and long.
     soak: bool,
     /// Tests that did not pass the first time, and why.
@@ -136,18 +167,17 @@ impl Lanes {
 
     async fn run_alone(&self, test: &Test) -> Result<()> {
         let turn = self.turns.acquire().await?;
-        let stack = locked(&self.free).pop().context("a permit without a cluster")?;
-        let outcome = self.timed(test, &stack).await;
-        // What a failed test left running must not fail the next one.
-        report(crate::processes::kill_all(&stack));
-        locked(&self.free).push(stack);
+        let lane = locked(&self.free).pop().context("a permit without a cluster")?;
+        let outcome = self.timed(test, &lane, lane.stack.clone()).await;
+        clean_up(&lane);
+        locked(&self.free).push(lane);
         drop(turn);
         outcome
     }
 
     async fn run_shared(&self, test: &Test) -> Result<()> {
         let turn = self.sharing.acquire().await?;
-        let outcome = self.timed(test, &self.shared).await;
+        let outcome = self.timed(test, &self.shared, self.shared.stack.without_faults()).await;
         drop(turn);
         if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.release_shared();
@@ -156,15 +186,18 @@ impl Lanes {
     }
 
     fn release_shared(&self) {
-        report(crate::processes::kill_all(&self.shared));
+        clean_up(&self.shared);
         locked(&self.free).push(self.shared.clone());
         self.turns.add_permits(1);
     }
 
-    async fn timed(&self, test: &Test, stack: &Stack) -> Result<()> {
+    async fn timed(&self, test: &Test, lane: &Lane, stack: Stack) -> Result<()> {
         let began = Instant::now();
+        lane.watcher.begin(test.name, test.expected);
         // A test that panics gives its turn back as well.
-        let outcome = AssertUnwindSafe((test.body)(stack.clone())).catch_unwind().await;
+        let outcome = AssertUnwindSafe((test.body)(stack)).catch_unwind().await;
+        let violations = lane.watcher.end(test.name).await;
+        locked(&self.violations).extend(violations);
         locked(&self.took).push((began.elapsed(), test.name));
         outcome.unwrap_or_else(|panic| {
             let words = panic.downcast_ref::<String>().map(String::as_str);
@@ -172,6 +205,12 @@ impl Lanes {
             Err(anyhow!("panicked: {}", words.unwrap_or("without words")))
         })
     }
+}
+
+/// What a test left running or switched on must not reach the next one.
+fn clean_up(lane: &Lane) {
+    report(crate::processes::kill_all(&lane.stack));
+    report(aws::reset(&lane.stack));
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -204,12 +243,13 @@ fn start(instance: &str, mut arguments: Arguments, tests: Vec<Test>, soak: bool)
     // A test that waits for its turn holds a thread.
     arguments.test_threads.get_or_insert_with(|| tests.len().max(1));
     let lanes = Arc::new(Lanes {
-        shared,
+        shared: Lane::new(shared, &runtime),
         sharing: Semaphore::new(AT_ONCE),
         left: AtomicUsize::new(sharing),
         turns: Semaphore::new(stacks.len() - 1),
-        free: Mutex::new(stacks[1..].to_vec()),
+        free: Mutex::new(stacks[1..].iter().map(|stack| Lane::new(stack.clone(), &runtime)).collect()),
         took: Mutex::default(),
+        violations: Mutex::default(),
         soak,
         unsteady: Mutex::default(),
     });
@@ -223,7 +263,19 @@ fn start(instance: &str, mut arguments: Arguments, tests: Vec<Test>, soak: bool)
     for (name, error) in locked(&lanes.unsteady).iter() {
         eprintln!("failed the first time: {name}: {error}");
     }
-    Ok(conclusion.exit_code())
+    let is_sound = show_violations(&locked(&lanes.violations));
+    Ok(if is_sound { conclusion.exit_code() } else { ExitCode::FAILURE })
+}
+
+/// Whether the run may pass.
+fn show_violations(all: &[Violation]) -> bool {
+    for violation in all {
+        let word = if violation.fails { "INVARIANT BROKEN" } else { "finding" };
+        eprintln!("{word} while {} ran: {}", violation.during, violation.what);
+    }
+    let broken = all.iter().filter(|violation| violation.fails).count();
+    eprintln!("invariants: {broken} broken, {} findings", all.len() - broken);
+    broken == 0
 }
 
 fn trial(test: Test, lanes: Arc<Lanes>, runtime: Arc<Runtime>) -> Trial {

@@ -49,3 +49,9 @@ pub mod pricingcache {
         tonic::include_proto!("karpenter.pricingcache.v1");
     }
 }
+/// `karpenter.shadow`: served by all five in shadow mode.
+pub mod shadow {
+    pub mod v1 {
+        tonic::include_proto!("karpenter.shadow.v1");
+    }
+}

@@ -15,24 +15,60 @@ What holds for one service: its own value where it has one, else the umbrella's.
 {{- range list "podLabels" "podAnnotations" }}
 {{- $_ := set $s . (merge (dict) (default dict (index $own .)) (default dict (index $top .))) }}
 {{- end }}
+{{- if and $top.serviceAccount.name $own.serviceAccount.annotations }}
+{{- fail (printf "%s.serviceAccount.annotations has no account to go to: all services run as serviceAccount.name=%s; use serviceAccount.annotations" .service $top.serviceAccount.name) }}
+{{- end }}
 {{- $_ := set $s "accountAnnotations" (merge (dict) $own.serviceAccount.annotations $top.serviceAccount.annotations) }}
 {{- $_ := set $s "env" (concat $top.controller.env $own.env) }}
 {{- $_ := set $s "autoscaling" (default (dict "enabled" false) $own.autoscaling) }}
+{{- $_ := set $s "ports" (include "karpenter.ports" . | fromJson) }}
 {{- $_ := set $s "image" (include "karpenter.image" (merge (dict "own" $own "common" $top.controller.image) .)) }}
 {{- $_ := set $s "resources" (include "karpenter.resources" (merge (dict "own" $own.resources "common" $top.controller.resources) .) | fromJson) }}
 {{- $s | toJson }}
 {{- end }}
 
+{{/*
+The ports of one service. On the host's network services share nodes, so each one has ports of its own, 10 above those of the
+service before it.
+*/}}
+{{- define "karpenter.ports" -}}
+{{- $v := .root.Values }}
+{{- $first := dict "metrics" $v.controller.metrics.port "healthProbe" $v.controller.healthProbe.port "grpc" $v.controller.grpc.port }}
+{{- $own := dict }}
+{{- $taken := list }}
+{{- range $index, $service := include "karpenter.all" . | fromJsonArray }}
+{{- range $name, $port := $first }}
+{{- $port = add $port (ternary (mul $index 10) 0 $v.hostNetwork) }}
+{{- if or $v.hostNetwork (eq $index 0) }}
+{{- if has $port $taken }}
+{{- fail (printf "controller.%s.port: port %d is taken twice; choose ports that differ%s" $name $port (ternary ", and not by 10, 20, 30 or 40: with hostNetwork each service has ports 10 above those of the one before" "" $v.hostNetwork)) }}
+{{- end }}
+{{- $taken = append $taken $port }}
+{{- end }}
+{{- if eq $service $.service }}{{ $_ := set $own $name $port }}{{ end }}
+{{- end }}
+{{- end }}
+{{- $own | toJson }}
+{{- end }}
+
 {{- define "karpenter.image" -}}
 {{- $chart := (index .root.Subcharts .service).Chart }}
 {{- $repository := .own.image.repository | default .common.repository }}
+{{- if regexMatch "(^|/)karpenter/controller$" $repository }}
+{{- fail (printf "controller.image.repository %s is the image of Karpenter itself, which holds none of these programs: remove controller.image.repository, tag and digest from your values and set controller.image.registry to the registry that holds the images karpenter-<service>" $repository) }}
+{{- end }}
 {{- if not $repository }}
-{{- $repository = printf "karpenter-%s" .service }}
-{{- with .common.registry }}{{ $repository = printf "%s/%s" (trimSuffix "/" .) $repository }}{{ end }}
+{{- if not .common.registry }}
+{{- fail "controller.image.registry is required: the registry that holds the images karpenter-<service>, e.g. --set controller.image.registry=111122223333.dkr.ecr.eu-west-1.amazonaws.com. `make images REGISTRY=… TAG=…` builds and pushes them" }}
+{{- end }}
+{{- if .common.digest }}
+{{- fail "controller.image.digest names one image, and the five services have one each: set <service>.image.digest instead, e.g. provisioner.image.digest" }}
+{{- end }}
+{{- $repository = printf "%s/karpenter-%s" (trimSuffix "/" .common.registry) .service }}
 {{- end }}
 {{- $digest := .own.image.digest }}
 {{- /* A digest names one image: the common one fits only where the common image is used. */ -}}
-{{- if and (not $digest) (not .own.image.tag) (not .own.image.repository) .common.repository }}{{ $digest = .common.digest }}{{ end }}
+{{- if and (not $digest) (not .own.image.tag) (not .own.image.repository) }}{{ $digest = .common.digest }}{{ end }}
 {{- $repository }}:{{ .own.image.tag | default .common.tag | default $chart.AppVersion }}{{ with $digest }}@{{ . }}{{ end }}
 {{- end }}
 
@@ -110,4 +146,17 @@ What holds for one service: its own value where it has one, else the umbrella's.
 {{- if not $constraint.labelSelector }}{{ $_ := set $constraint "labelSelector" $selector }}{{ end }}
 - {{- toYaml $constraint | nindent 2 }}
 {{- end }}
+{{- end }}
+
+{{/* The given tolerations, and how long a failed node is tolerated unless they say so themselves. */}}
+{{- define "karpenter.tolerations" -}}
+{{- $given := default list .effective.tolerations }}
+{{- $keys := list }}
+{{- range $given }}{{ $keys = append $keys (default "" .key) }}{{ end }}
+{{- range list "node.kubernetes.io/not-ready" "node.kubernetes.io/unreachable" }}
+{{- if not (has . $keys) }}
+{{- $given = append $given (dict "key" . "operator" "Exists" "effect" "NoExecute" "tolerationSeconds" (int $.root.Values.failureToleranceSeconds)) }}
+{{- end }}
+{{- end }}
+{{- toYaml $given }}
 {{- end }}

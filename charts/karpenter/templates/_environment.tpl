@@ -10,7 +10,7 @@ and 0, so that what the chart says is what holds.
 {{- end }}
 {{- $gates := list }}
 {{- range $gate, $on := $v.settings.featureGates }}
-{{- $gates = append $gates (printf "%s%s=%t" (substr 0 1 $gate | upper) (substr 1 -1 $gate) $on) }}
+{{- $gates = append $gates (printf "%s%s=%v" (substr 0 1 $gate | upper) (substr 1 -1 $gate) $on) }}
 {{- end }}
 {{- $fixed := list
   (list "CLUSTER_NAME" $v.settings.clusterName)
@@ -23,6 +23,7 @@ and 0, so that what the chart says is what holds.
   (list "RESERVED_ENIS" $v.settings.reservedENIs)
   (list "DISABLE_DRY_RUN" $v.settings.disableDryRun)
   (list "ENABLE_ZONAL_SHIFT" $v.settings.enableZonalShift)
+  (list "AWS_RATE_LIMITS" (ternary "" $v.settings.awsRateLimits (eq .service "disruption")))
   (list "AMI_REFRESH_INTERVAL" $v.settings.amiRefreshInterval)
   (list "SUBNET_REFRESH_INTERVAL" $v.settings.subnetRefreshInterval)
   (list "BATCH_MAX_DURATION" $v.settings.batchMaxDuration)
@@ -33,16 +34,17 @@ and 0, so that what the chart says is what holds.
   (list "DISABLE_CLUSTER_STATE_OBSERVABILITY" $v.settings.disableClusterStateObservability)
   (list "FEATURE_GATES" (join "," $gates))
   (list "SHADOW_MODE" $v.settings.shadow)
+  (list "SHARED_SERVICE_ACCOUNT" $v.serviceAccount.name)
   (list "LOG_LEVEL" .effective.logLevel)
-  (list "METRICS_PORT" $v.controller.metrics.port)
-  (list "HEALTH_PROBE_PORT" $v.controller.healthProbe.port)
-  (list "GRPC_ADDR" (printf "0.0.0.0:%v" $v.controller.grpc.port))
+  (list "METRICS_PORT" .effective.ports.metrics)
+  (list "HEALTH_PROBE_PORT" .effective.ports.healthProbe)
+  (list "GRPC_ADDR" (printf "[::]:%v" .effective.ports.grpc))
   (list "OTEL_EXPORTER_OTLP_ENDPOINT" $v.tracing.endpoint)
   (list "SHUTDOWN_GRACE" (include "karpenter.handover" .))
 }}
 {{- if eq .service "interruption-watcher" }}
 {{- $own := index $v .service }}
-{{- $fixed = concat $fixed (list (list "MANAGE_RULES" $own.manageRules) (list "DRAIN_ON_REBALANCE" $own.drainOnRebalance)) }}
+{{- $fixed = concat $fixed (list (list "MANAGE_RULES" $own.manageRules) (list "DRAIN_ON_REBALANCE" $own.drainOnRebalance) (list "EVENT_ACCOUNTS" (join "," $own.eventAccounts))) }}
 {{- end }}
 {{- range $fixed }}
 {{- $value := index . 1 }}
@@ -63,4 +65,21 @@ and 0, so that what the chart says is what holds.
 {{- define "karpenter.handover" -}}
 {{- $grace := default 30 .effective.terminationGracePeriodSeconds | int }}
 {{- if ge $grace 20 }}{{ sub $grace 10 }}s{{ else }}{{ max 1 (div $grace 2) }}s{{ end }}
+{{- end }}
+
+{{/* A rule about the namespace's objects. Our Leases are named after LEADER_ELECTION_NAME, Karpenter's setting, where it is given. */}}
+{{- define "karpenter.rule" -}}
+{{- $prefix := "karpenter" }}
+{{- range .root.Values.controller.env }}
+{{- if eq .name "LEADER_ELECTION_NAME" }}{{ $prefix = default $prefix .value }}{{ end }}
+{{- end }}
+{{- $rule := omit .rule "why" "rare" }}
+{{- if and (has "leases" $rule.resources) $rule.resourceNames }}
+{{- $names := list }}
+{{- range $rule.resourceNames }}
+{{- $names = append $names (ternary . (printf "%s%s" $prefix (trimPrefix "karpenter" .)) (eq . "karpenter-leader-election")) }}
+{{- end }}
+{{- $rule = merge (dict "resourceNames" $names) $rule }}
+{{- end }}
+{{- toYaml $rule }}
 {{- end }}

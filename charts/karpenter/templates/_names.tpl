@@ -32,15 +32,30 @@
 {{- if eq .service "provisioner" }}{{ $full }}{{ else }}{{ $full }}-{{ .service }}{{ end }}
 {{- end }}
 
-{{/* Account, Service, roles: what runtime::Service calls this service. Not to be overridden. */}}
+{{/* Service, roles, ServiceAccount: what runtime::Service calls this service. Not to be overridden. */}}
 {{- define "karpenter.identity" -}}
 karpenter-{{ .service }}
 {{- end }}
 
+{{/* The ServiceAccount that a service's pods run as: its own, or the one that all five share. */}}
+{{- define "karpenter.account" -}}
+{{- .root.Values.serviceAccount.name | default (include "karpenter.identity" .) }}
+{{- end }}
+
+{{/*
+A Deployment's selector is immutable. The provisioner's is exactly that of Karpenter's Deployment of the same name, so that Helm
+can patch one into the other, both ways. The other services differ in the instance, because that selector must not match their pods.
+*/}}
 {{- define "karpenter.selector" -}}
+{{- $release := .root.Release.Name -}}
 app.kubernetes.io/name: {{ include "karpenter.name" .root }}
-app.kubernetes.io/instance: {{ .root.Release.Name }}
-app.kubernetes.io/component: {{ .service }}
+app.kubernetes.io/instance: {{ ternary $release (printf "%s-%s" $release .service | trunc 63 | trimSuffix "-") (eq .service "provisioner") }}
+{{- end }}
+
+{{/* The pods of all services of this release. */}}
+{{- define "karpenter.everyPod" -}}
+app.kubernetes.io/name: {{ include "karpenter.name" . }}
+app.kubernetes.io/part-of: {{ .Release.Name }}
 {{- end }}
 
 {{/* Without the service: for what belongs to all. */}}

@@ -135,9 +135,7 @@ class Seed:
         }
         once("EntityAlreadyExists", self.iam.create_role, RoleName=role, AssumeRolePolicyDocument=json.dumps(trust))
         for policy in NODE_POLICIES:
-            # moto knows AWS's own policies only when told to load them; the role works without.
-            arn = f"arn:aws:iam::aws:policy/{policy}"
-            once("NoSuchEntity", self.iam.attach_role_policy, RoleName=role, PolicyArn=arn)
+            self.iam.attach_role_policy(RoleName=role, PolicyArn=f"arn:aws:iam::aws:policy/{policy}")
         profile = f"KarpenterNodeInstanceProfile-{self.cluster}"
         once("EntityAlreadyExists", self.iam.create_instance_profile, InstanceProfileName=profile)
         if not self.iam.get_instance_profile(InstanceProfileName=profile)["InstanceProfile"]["Roles"]:

@@ -130,20 +130,5 @@ def _plain(value: str) -> str:
     return value.strip("\"'")
 
 
-def without_template_actions(text: str) -> str:
-    """A chart's template as it renders with default values, for charts whose only actions are optional blocks."""
-    kept, depth = [], 0
-    for line in text.splitlines():
-        action = re.match(r"\s*\{\{-?\s*(\w+)?", line)
-        if not action:
-            if depth == 0:
-                kept.append(line)
-        elif action.group(1) in ("if", "with", "range"):
-            depth += 1
-        elif action.group(1) == "end":
-            depth -= 1
-    return "\n".join(kept) + "\n"
-
-
 def files_below(*directories: Path) -> list[Path]:
     return sorted(path for each in directories for path in each.glob("*.y*ml"))

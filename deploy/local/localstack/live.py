@@ -148,4 +148,5 @@ def draw(cluster: Cluster, picture: Picture) -> str:
     for (kind, zone, capacity, price), number in sorted(kinds.items(), key=lambda item: [str(part) for part in item[0]]):
         lines.append(f"  {number:>5}  {kind:<18} {zone:<14} {capacity:<10} {'-' if price is None else f'{price / 1e6:.4f}':>9}")
     lines += ["", f"  another terminal: source {cluster.instance.environment}"]
+    lines += [f"  the live page:    source {cluster.instance.environment} && {paths.service_binaries() / 'kubectl-karpenter'} ui"]
     return "\n".join(lines) + "\n"

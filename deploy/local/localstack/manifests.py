@@ -13,8 +13,8 @@ ESTABLISHED_SECONDS = 60
 def apply(client: Api, say: Callable[[str], None]) -> None:
     definitions = [
         document
-        for path in api.files_below(CRDS / "crds", CRDS / "templates")
-        for document in api.documents(api.without_template_actions(path.read_text()))
+        for path in api.files_below(CRDS / "files")
+        for document in api.documents(path.read_text())
     ]
     for path in api.files_below(paths.LOCAL / "manifests"):
         for document in api.documents(path.read_text()):

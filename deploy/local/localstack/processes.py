@@ -55,6 +55,8 @@ class Cluster:
         template = string.Template((paths.LOCAL / "jaeger" / "config.yaml").read_text())
         names = {name.upper().replace("-", "_"): str(port) for name, port in self.ports.items()}
         files.replace(self._jaeger_config, template.safe_substitute(names))
+        stages = (paths.LOCAL / "kwok" / "stages.yaml").read_text()
+        files.replace(self._kwok_config, with_pod_grace(stages) if os.environ.get("POD_GRACE") == "1" else stages)
 
     def _kubeconfig(self, user: str) -> Path:
         return self.instance.dir / "config" / f"{user}.kubeconfig"
@@ -62,6 +64,10 @@ class Cluster:
     @property
     def _jaeger_config(self) -> Path:
         return self.instance.dir / "config" / "jaeger.yaml"
+
+    @property
+    def _kwok_config(self) -> Path:
+        return self.instance.dir / "config" / "kwok-stages.yaml"
 
     def etcd(self) -> Process:
         command = [
@@ -134,7 +140,7 @@ class Cluster:
     def kwok(self) -> Process:
         command = [
             str(paths.program("kwok")), f"--kubeconfig={self.instance.kubeconfig}",
-            f"--config={paths.LOCAL}/kwok/stages.yaml",
+            f"--config={self._kwok_config}",
             "--manage-all-nodes=false", "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
             "--node-lease-duration-seconds=40", "--cidr=10.244.0.0/16", f"--server-address=127.0.0.1:{self.ports['kwok']}",
         ]
@@ -201,6 +207,18 @@ class Cluster:
             "AWS_EC2_METADATA_DISABLED": "true",
             **settings.AWS_CREDENTIALS,
         }
+
+
+def with_pod_grace(stages: str) -> str:
+    """Deleted pods take their grace period unless they are annotated, instead of the other way round."""
+    own, other = '.metadata.annotations["localstack/use-grace"]', '.metadata.annotations["localstack/no-grace"]'
+    at_once = f"{{key: '{own}', operator: DoesNotExist}}"
+    late = f"{{key: '{own}', operator: Exists}}"
+    if at_once not in stages or late not in stages:
+        raise Failure("kwok/stages.yaml has no stage for pods that use their grace period")
+    return stages.replace(at_once, f"{{key: '{other}', operator: Exists}}").replace(
+        late, f"{{key: '{other}', operator: DoesNotExist}}"
+    )
 
 
 def without_foreign_settings(environment: dict[str, str]) -> dict[str, str]:

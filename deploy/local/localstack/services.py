@@ -66,7 +66,7 @@ def service_environment(cluster: Cluster, service: str, replica: int, grpc: str,
         # So that calls can be told apart in what the local AWS recorded.
         "AWS_ACCESS_KEY_ID": service,
         "KUBECONFIG": str(home / "kubeconfig"),
-        "RPC_TOKEN_FILE": str(home / "rpc-token"),
+        "RPC_TOKEN_DIR": str(home / "rpc"),
         "GRPC_ADDR": grpc,
         "ADMIN_ADDR": admin,
         "POD_NAME": process_name(service, replica),

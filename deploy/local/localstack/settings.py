@@ -6,7 +6,6 @@ OPERATOR = "operator"
 NAMESPACE = "kube-system"
 REGION = "us-west-2"
 CLUSTER_NAME = "local"
-RPC_AUDIENCE = "rpc.karpenter.sh"
 
 # Where pods of a real kubelet find what runs on this machine: the bridge of that node (see kubelet.py).
 BRIDGE_ADDRESS = "10.245.0.1"

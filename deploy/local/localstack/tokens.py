@@ -11,10 +11,12 @@ SECONDS = 24 * 3600
 
 
 def ensure_service(instance: Instance, client: Api, endpoint: str, service: str) -> None:
-    """The directory `sa/<service>`: a kubeconfig, its token, and the token shown to other services."""
+    """The directory `sa/<service>`: a kubeconfig, its token, and in `rpc` the token shown to each other service."""
     home = instance.account(service)
-    _ensure(client, service, home / "token", None)
-    _ensure(client, service, home / "rpc-token", settings.RPC_AUDIENCE)
+    _ensure(client, service, home / "token", [])
+    for callee in settings.SERVICES:
+        if callee != service:
+            _ensure(client, service, home / "rpc" / callee, [audience(callee)])
     path = home / "kubeconfig"
     text = kubeconfig.by_token_file(instance, endpoint, f"karpenter-{service}", home / "token")
     if files.read(path) != text:
@@ -22,16 +24,22 @@ def ensure_service(instance: Instance, client: Api, endpoint: str, service: str)
 
 
 def ensure_operator(instance: Instance, client: Api) -> None:
-    _ensure(client, settings.OPERATOR, instance.account(settings.OPERATOR) / "rpc-token", settings.RPC_AUDIENCE)
+    """One token for all services: a person types fewer variables, and every service is on this machine."""
+    audiences = [audience(service) for service in settings.SERVICES]
+    _ensure(client, settings.OPERATOR, instance.account(settings.OPERATOR) / "rpc-token", audiences)
 
 
-def _ensure(client: Api, account: str, path: Path, audience: str | None) -> None:
+def audience(service: str) -> str:
+    return f"{service}.rpc.karpenter.sh"
+
+
+def _ensure(client: Api, account: str, path: Path, audiences: list[str]) -> None:
     if path.exists() and time.time() - path.stat().st_mtime < SECONDS / 2:
         return
     body = {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",
-        "spec": {"expirationSeconds": SECONDS} | ({"audiences": [audience]} if audience else {}),
+        "spec": {"expirationSeconds": SECONDS} | ({"audiences": audiences} if audiences else {}),
     }
     answer = client.call(
         "POST", f"/api/v1/namespaces/{settings.NAMESPACE}/serviceaccounts/karpenter-{account}/token", body

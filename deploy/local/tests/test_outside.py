@@ -130,10 +130,6 @@ class Manifests(unittest.TestCase):
         }
         self.assertEqual(may, {"termination"})
 
-    def test_optional_blocks_of_a_chart_are_left_out(self):
-        text = "metadata:\n  name: a\n  {{- with .Values.annotations }}\n  annotations:\n    {{- toYaml . | nindent 4 }}\n  {{- end }}\nspec: {}\n"
-        self.assertEqual(api.without_template_actions(text), "metadata:\n  name: a\nspec: {}\n")
-
 
 class LiveView(unittest.TestCase):
     def picture(self, *prices: int | None) -> live.Picture:

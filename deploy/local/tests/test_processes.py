@@ -8,8 +8,9 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from localstack import files, process
+from localstack import files, paths, process
 from localstack.paths import Instance
+from localstack.processes import with_pod_grace
 
 SLEEP = ["sleep", "600"]
 
@@ -89,6 +90,19 @@ class Processes(unittest.TestCase):
         started = process.start(self.instance, "one", [str(odd), "600"])
         self.assertGreaterEqual(started.born, process.birth(os.getpid()))
         self.assertEqual(process.find(self.instance, "one"), started)
+
+
+class PodGrace(unittest.TestCase):
+    def test_pods_are_deleted_late_unless_they_ask_otherwise(self):
+        stages = (paths.LOCAL / "kwok" / "stages.yaml").read_text()
+        turned = with_pod_grace(stages)
+        use, no = 'annotations["localstack/use-grace"]', 'annotations["localstack/no-grace"]'
+        self.assertIn(f"{use}', operator: DoesNotExist", stages)
+        self.assertNotIn(use, turned)
+        at_once = turned.split("name: pod-delete\n")[1].split("---")[0]
+        late = turned.split("name: pod-delete-after-grace\n")[1]
+        self.assertIn(f"{no}', operator: Exists", at_once)
+        self.assertIn(f"{no}', operator: DoesNotExist", late)
 
 
 if __name__ == "__main__":

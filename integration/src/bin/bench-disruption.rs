@@ -1,5 +1,5 @@
 //! How long a full consolidation pass over a large cluster takes when there is nothing to gain, how soon a decision becomes a
-//! taint, and what a large cluster costs the disruption service. Prints figures beside their bars. Uses the services of the same
+//! taint, and what a large cluster costs the disruption service. Uses the services of the same
 //! build as itself: only a release build says something about the bars.
 //!
 //! Nodes, claims and pods are made as objects, without kubelets. The controller manager is stopped: it would find the nodes
@@ -11,6 +11,7 @@ use anyhow::{Context, Result, ensure};
 use api::NodeClaim;
 use clap::Parser;
 use futures::StreamExt as _;
+use integration::figures::{Figure, FiguresFile, Report};
 use integration::rpc::Impersonation;
 use integration::workload::Workload;
 use integration::{Service, Stack};
@@ -31,6 +32,8 @@ struct Options {
     /// Replicas of the provisioner, over which the what-ifs are spread.
     #[arg(long, default_value_t = 1)]
     provisioners: u32,
+    #[command(flatten)]
+    figures: FiguresFile,
 }
 
 /// One type, so that no replacement can be cheaper.
@@ -39,17 +42,21 @@ const ZONE: &str = "us-west-2a";
 /// What its pods may use together, in millicores: with this and less than the smallest pod left, none fits elsewhere.
 const ALLOCATABLE: usize = 15_890;
 const AT_ONCE: usize = 64;
+/// Seconds between a proposal and its validation, by default.
+const VALIDATION_WAIT: f64 = 15.0;
 
 fn main() -> Result<()> {
     let options = Options::parse();
     let stack = Stack::up_in("bench-disruption")?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let outcome = runtime.block_on(measure(&stack, &options));
+    let mut report = Report::default();
+    let outcome = runtime.block_on(measure(&stack, &options, &mut report));
     stack.down()?;
+    report.write(&options.figures)?;
     outcome
 }
 
-async fn measure(stack: &Stack, options: &Options) -> Result<()> {
+async fn measure(stack: &Stack, options: &Options, report: &mut Report) -> Result<()> {
     let pool = json!({
         "template": {"spec": {"expireAfter": "Never", "requirements": [
             {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]},
@@ -75,16 +82,19 @@ async fn measure(stack: &Stack, options: &Options) -> Result<()> {
     }
     let began = Instant::now();
     let disruption = start(stack, "disruption", 1)?;
-    println!("disruption ready after {:.1} s", began.elapsed().as_secs_f64());
-    pass(&disruption, options).await?;
-    println!(
-        "disruption: {} MB resident (bar 250 at 5,000 nodes), {:.1} s of a core so far",
-        disruption.resident_bytes()? / 1_000_000,
-        disruption.cpu_ticks()? as f64 / 100.0
-    );
-    taint(stack, &client, &workload).await?;
-    println!("disruption: {} MB resident afterwards", disruption.resident_bytes()? / 1_000_000);
+    let of = size(options);
+    report.add(Figure::new(format!("ready beside {of}"), began.elapsed().as_secs_f64(), "s"));
+    report.add(pass(&disruption, options).await?);
+    let resident = disruption.resident_bytes()? as f64 / 1e6;
+    report.add(Figure::new(format!("resident after that pass, {of}"), resident, "MB").at_most(250.0));
+    let spent = disruption.cpu_ticks()? as f64 / 100.0;
+    report.add(Figure::new(format!("processor time so far, {of}"), spent, "s"));
+    report.add(taint(stack, &client, &workload).await?);
     Ok(())
+}
+
+fn size(options: &Options) -> String {
+    format!("{} nodes, {} pods", options.nodes, options.nodes * options.pods_per_node)
 }
 
 fn stop_controllers(stack: &Stack) -> Result<()> {
@@ -104,7 +114,7 @@ fn start(stack: &Stack, name: &str, replica: u32) -> Result<Service> {
 }
 
 /// The first look asks about every node: by itself, and many together.
-async fn pass(disruption: &Service, options: &Options) -> Result<()> {
+async fn pass(disruption: &Service, options: &Options) -> Result<Figure> {
     let wanted = options.nodes as f64;
     let name = "karpenter_disruption_look_duration_seconds";
     let (mut seen, mut worst) = (0.0, 0.0_f64);
@@ -120,18 +130,17 @@ async fn pass(disruption: &Service, options: &Options) -> Result<()> {
         worst = worst.max(sum - seen);
         seen = sum;
         if probes >= wanted && looks > 0.0 {
-            println!(
-                "full pass over {eligible} candidates: {worst:.2} s, {probes} what-ifs in {looks} looks \
-                 (bar 3 s at 1,000 nodes with 30,000 pods, 30 s at 10,000 nodes)"
-            );
             ensure!(eligible == wanted, "only {eligible} of {wanted} nodes were candidates");
-            return Ok(());
+            println!("{probes} what-ifs in {looks} looks");
+            // The bars are 3 s at 1,000 nodes and 30 s at 10,000: in proportion to the nodes.
+            let what = format!("full pass with nothing to gain, {}", size(options));
+            return Ok(Figure::new(what, worst, "s").at_most(3.0 * wanted / 1000.0));
         }
     }
 }
 
 /// From the end of the wait before the second look to the first taint that the API server has.
-async fn taint(stack: &Stack, client: &Client, workload: &Workload) -> Result<()> {
+async fn taint(stack: &Stack, client: &Client, workload: &Workload) -> Result<Figure> {
     let pods: Api<Pod> = workload.pods();
     let emptied: Vec<String> = (0..10).map(node_name).collect();
     for name in &emptied {
@@ -139,7 +148,7 @@ async fn taint(stack: &Stack, client: &Client, workload: &Workload) -> Result<()
         pods.delete_collection(&DeleteParams { grace_period_seconds: Some(0), ..Default::default() }, &own)
             .await?;
     }
-    let token = stack.token("operator", &[runtime::grpc::AUDIENCE]).await?;
+    let token = stack.token("operator", &[&runtime::Service::Disruption.audience()]).await?;
     let (caller, callee) = (runtime::Service::Provisioner, runtime::Service::Disruption);
     let caller = Impersonation::with_token(stack, caller, callee, &token).await?;
     let nodes: Api<Node> = Api::all(client.clone());
@@ -158,12 +167,9 @@ async fn taint(stack: &Stack, client: &Client, workload: &Workload) -> Result<()
     let command = command.context("the command of the empty nodes")?;
     let proposed = command.proposed_at.context("a time")?;
     let proposed = Timestamp::new(proposed.seconds, proposed.nanos)?;
-    println!(
-        "{} nodes: first taint {:.2} s after the wait of 15 s (bar 1)",
-        command.remove_nodes.len(),
-        tainted.duration_since(proposed).as_secs_f64() - 15.0
-    );
-    Ok(())
+    println!("{} empty nodes in the command", command.remove_nodes.len());
+    let took = tainted.duration_since(proposed).as_secs_f64() - VALIDATION_WAIT;
+    Ok(Figure::new("validation wait over to the first taint", took, "s").at_most(1.0))
 }
 
 async fn many<F: Future<Output = Result<()>>>(count: usize, make: impl Fn(usize) -> F) -> Result<()> {

@@ -9,8 +9,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
+use integration::figures::{Figure, FiguresFile, Report};
 use integration::{Service, Stack};
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -29,9 +30,8 @@ struct Arguments {
     /// NodeClaims that a quarter of the messages is about.
     #[arg(long, default_value_t = 200)]
     claims: usize,
-    /// Where the services' binaries are [default: beside this one].
-    #[arg(long)]
-    bin_dir: Option<PathBuf>,
+    #[command(flatten)]
+    figures: FiguresFile,
 }
 
 const RECEIVERS: usize = 16;
@@ -57,9 +57,12 @@ fn main() -> Result<()> {
         (None, None) => bail!("--elasticmq or --queue-endpoint"),
     };
     let stack = Stack::up_in("bench-interruption")?;
-    let outcome = tokio::runtime::Runtime::new()?.block_on(measure(&stack, &endpoint, &arguments));
+    let mut report = Report::default();
+    let measured = measure(&stack, &endpoint, &arguments, &mut report);
+    let outcome = tokio::runtime::Runtime::new()?.block_on(measured);
     drop(server);
     stack.down()?;
+    report.write(&arguments.figures)?;
     outcome
 }
 
@@ -145,17 +148,22 @@ fn drain(endpoint: &str, url: &str, messages: usize) -> Result<Duration> {
     Ok(began.elapsed())
 }
 
-async fn measure(stack: &Stack, endpoint: &str, arguments: &Arguments) -> Result<()> {
+async fn measure(stack: &Stack, endpoint: &str, arguments: &Arguments, report: &mut Report) -> Result<()> {
     let Arguments { messages, claims, .. } = *arguments;
     let url = create(endpoint, stack.var("INTERRUPTION_QUEUE")?)?;
     let bodies = bodies(stack, messages, claims)?;
     send(endpoint, &url, &bodies)?;
     let limit = drain(endpoint, &url, messages)?;
-    println!("the queue itself: {:.0} messages a second", messages as f64 / limit.as_secs_f64());
+    let limit = messages as f64 / limit.as_secs_f64();
+    report.add(
+        Figure::new("messages taken from the queue by 16 plain receivers", limit, "/s").more_is_better(),
+    );
 
     make_claims(stack, claims).await?;
-    let directory = arguments.bin_dir.as_ref().map(|dir| format!("--bin-dir={}", dir.display()));
-    let options: Vec<&str> = directory.as_deref().into_iter().collect();
+    // Binaries of the same build as this program.
+    let own = std::env::current_exe()?;
+    let directory = format!("--bin-dir={}", own.parent().context("a directory")?.display());
+    let options = [directory.as_str()];
     Service::start_with(stack, "termination", 1, &options)?;
     send(endpoint, &url, &bodies)?;
     let setting = format!("--env=AWS_ENDPOINT_URL_SQS={endpoint}");
@@ -172,9 +180,10 @@ async fn measure(stack: &Stack, endpoint: &str, arguments: &Arguments) -> Result
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     let rate = (messages as f64 - before) / began.elapsed().as_secs_f64();
-    println!("interruption-watcher: {rate:.0} messages a second, at most {} MiB resident", most >> 20);
+    report.add(Figure::new("messages taken by one interruption-watcher", rate, "/s").at_least(1_000.0));
+    report.add(Figure::new("most resident meanwhile", most as f64 / 1e6, "MB").at_most(60.0));
     let disrupted = watcher.metric("karpenter_nodeclaims_disrupted_total", "")?;
-    println!("{disrupted} of {claims} claims handed over, each once");
+    ensure!(disrupted == claims as f64, "{disrupted} claims were handed over, not {claims}");
     Ok(())
 }
 

@@ -1,5 +1,5 @@
-//! How fast pods without a place become calls to EC2, and what a large cluster costs the provisioner. Prints figures beside
-//! their bars. Uses the services of the same build as itself: only a release build says something about the bars.
+//! How fast pods without a place become calls to EC2, and what a large cluster costs the provisioner. Uses the
+//! services of the same build as itself: only a release build says something about the bars.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use api::NodeClaim;
 use clap::Parser;
 use futures::StreamExt as _;
+use integration::figures::{Figure, FiguresFile, Report};
 use integration::wait::patiently;
 use integration::workload::Workload;
 use integration::{Service, Stack, aws, eventually};
@@ -41,21 +42,25 @@ struct Options {
     /// Changes of pods a second while the idle load is measured.
     #[arg(long, default_value_t = 100)]
     changes: u32,
+    #[command(flatten)]
+    figures: FiguresFile,
 }
 
 fn main() -> Result<()> {
     let options = Options::parse();
     let stack = Stack::up_in("bench-provisioning")?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let outcome = runtime.block_on(measure(&stack, &options));
+    let mut report = Report::default();
+    let outcome = runtime.block_on(measure(&stack, &options, &mut report));
     stack.down()?;
+    report.write(&options.figures)?;
     outcome
 }
 
-async fn measure(stack: &Stack, options: &Options) -> Result<()> {
+async fn measure(stack: &Stack, options: &Options, report: &mut Report) -> Result<()> {
     let client = stack.admin().await?;
     if options.bound_pods > 0 {
-        return large(stack, &client, options).await;
+        return large(stack, &client, options, report).await;
     }
     nodes(&client, options.nodes, None).await?;
     start(stack, "pricing-cache", 1)?;
@@ -79,21 +84,23 @@ async fn measure(stack: &Stack, options: &Options) -> Result<()> {
             all.extend(figures);
         }
     }
-    show("window closed to first CreateFleet", &mut first);
-    show("window closed to CreateFleet, all claims", &mut all);
-    println!(
-        "provisioner: {:.1} s of a core, {} MiB resident",
-        provisioner.cpu_ticks()? as f64 / 100.0,
-        provisioner.resident_bytes()? >> 20
-    );
+    distribution(report, "window closed to first CreateFleet", &mut first, [Some(20.0), Some(100.0)]);
+    distribution(report, "window closed to CreateFleet, all calls", &mut all, [None, None]);
+    let spent = provisioner.cpu_ticks()? as f64 / 100.0;
+    report.add(Figure::new("processor time of all rounds", spent, "s"));
+    report.add(Figure::new("resident after all rounds", provisioner.resident_bytes()? as f64 / 1e6, "MB"));
     workload.remove().await
 }
 
-fn show(what: &str, values: &mut [f64]) {
+/// Median and 99th percentile, in milliseconds, with their bars.
+fn distribution(report: &mut Report, what: &str, values: &mut [f64], bars: [Option<f64>; 2]) {
     values.sort_by(f64::total_cmp);
-    let at = |share: usize| values.get((values.len() * share / 100).min(values.len() - 1)).copied();
-    if let (Some(p50), Some(p99)) = (at(50), at(99)) {
-        println!("{what}: p50 {p50:.1} ms (bar 20), p99 {p99:.1} ms (bar 100), {} values", values.len());
+    for (share, bar) in [50, 99].into_iter().zip(bars) {
+        let index = (values.len() * share / 100).min(values.len().saturating_sub(1));
+        if let Some(value) = values.get(index) {
+            let figure = Figure::new(format!("{what}, p{share}"), *value, "ms");
+            report.add(Figure { bar, ..figure });
+        }
     }
 }
 
@@ -123,14 +130,14 @@ async fn burst(stack: &Stack, workload: &Workload, pods: u32) -> Result<(usize, 
         workload.deploy(name, count, cpu, json!({})).await?;
     }
     let total: usize = shares.iter().map(|(_, count, _)| *count as usize).sum();
-    let calls = patiently(PATIENCE, "a fleet call for every claim, and a claim for every pod", || async {
+    let calls = patiently(PATIENCE, "a place for every pod", || async {
         let waiting =
             workload.pods().list(&ListParams::default().fields("spec.nodeName=")).await?.items.len();
         let pods = workload.pods().list(&ListParams::default().limit(1)).await?;
         let claims = workload.claims().await?.len();
         let calls = fleet_calls(stack, since)?;
         let made = pods.metadata.remaining_item_count.unwrap_or(0) + 1 >= i64::try_from(total).unwrap_or(0);
-        Ok((made && claims > 0 && calls.len() >= claims && waiting == 0).then_some(calls))
+        Ok((made && claims > 0 && !calls.is_empty() && waiting == 0).then_some(calls))
     })
     .await?;
     let closed = windows(stack, began)?;
@@ -310,30 +317,25 @@ async fn bound_pods(client: &Client, nodes: usize, count: usize) -> Result<()> {
     Ok(())
 }
 
-async fn large(stack: &Stack, client: &Client, options: &Options) -> Result<()> {
+async fn large(stack: &Stack, client: &Client, options: &Options, report: &mut Report) -> Result<()> {
     let workload = Workload::new(stack, "idle", json!({}), json!({})).await?;
     nodes(client, options.nodes, Some(&workload.name)).await?;
     bound_pods(client, options.nodes, options.bound_pods).await?;
     start(stack, "pricing-cache", 1)?;
     let began = Instant::now();
     let (one, two) = (start(stack, "provisioner", 1)?, start(stack, "provisioner", 2)?);
-    println!("two provisioners ready after {:.1} s", began.elapsed().as_secs_f64());
+    let of = format!("{} nodes, {} pods", options.nodes, options.bound_pods);
+    report.add(Figure::new(format!("two provisioners ready, {of}"), began.elapsed().as_secs_f64(), "s"));
     tokio::time::sleep(Duration::from_secs(10)).await;
-    for service in [&one, &two] {
-        println!("{}: {} MB resident (bar 400)", service.identity(), service.resident_bytes()? / 1_000_000);
-    }
     let before = (one.cpu_ticks()?, two.cpu_ticks()?);
     let seconds = 30;
     change_pods(client, options.changes, seconds).await?;
-    let share = |now: u64, then: u64| (now - then) as f64 / seconds as f64;
-    println!(
-        "{} pod changes a second: {:.1} % and {:.1} % of a core (bar 5)",
-        options.changes,
-        share(one.cpu_ticks()?, before.0),
-        share(two.cpu_ticks()?, before.1)
-    );
-    for service in [&one, &two] {
-        println!("{}: {} MB resident (bar 400)", service.identity(), service.resident_bytes()? / 1_000_000);
+    for (service, before) in [(&one, before.0), (&two, before.1)] {
+        let (name, changes) = (service.identity(), options.changes);
+        let share = (service.cpu_ticks()? - before) as f64 / f64::from(seconds);
+        report.add(Figure::new(format!("{name}: {changes} pod changes a second"), share, "%").at_most(5.0));
+        let resident = service.resident_bytes()? as f64 / 1e6;
+        report.add(Figure::new(format!("{name}: resident, {of}"), resident, "MB").at_most(400.0));
     }
     let leads = |s: &Service| s.metric("leader_election_master_status", "").is_ok_and(|v| v > 0.0);
     let (leader, follower) = if leads(&one) { (one, two) } else { (two, one) };
@@ -346,7 +348,8 @@ async fn large(stack: &Stack, client: &Client, options: &Options) -> Result<()> 
         Ok((count > 0.0).then_some(()))
     })
     .await?;
-    println!("leader change: first decision {:.2} s after it leads (bar 3)", led.elapsed().as_secs_f64());
+    let took = led.elapsed().as_secs_f64();
+    report.add(Figure::new("leader killed: first decision after the other leads", took, "s").at_most(3.0));
     Ok(())
 }
 

@@ -1,137 +1,155 @@
-//! `make bench`: what the foundation costs, measured on real processes beside its bars. Prints a table and ends with status 1
-//! when a bar is missed, so that a regression is seen.
+//! `make bench`: runs every benchmark whatever the others end with, prints one table of bars, figures and ratios, writes it as
+//! JSON, and ends with status 1 when a bar is missed or a benchmark failed.
+//!
+//! Figures are compared with the committed baseline. Times are compared in units of a calibration loop that runs beside them, so
+//! that another machine or a busy one shows a similar ratio.
 
-use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use integration::rpc::Impersonation;
-use integration::{Service, Stack};
-use proto::pricingcache::v1::ListUnavailableRequest;
-use proto::pricingcache::v1::pricing_cache_client::PricingCacheClient;
-
-/// Calls measured, after as many that warm up the connection and the token cache.
-const CALLS: usize = 2_000;
-/// How long an idle service is watched.
-const IDLE: Duration = Duration::from_secs(20);
+use integration::figures::{self, Figure, Measurement};
+use integration::stack::root;
+use serde::Deserialize;
 
 #[derive(Parser)]
 struct Options {
-    /// Print figures as JSON lines instead of a table.
+    /// Karpenter's own scheduler behind the plan format, for the solver's rows
     #[arg(long)]
-    json: bool,
+    oracle: Option<PathBuf>,
+    /// A catalogue in the plan format for the solver's rows
+    #[arg(long)]
+    catalog: Option<PathBuf>,
+    /// Directory with ElasticMQ's jars; without it the interruption queue is not measured
+    #[arg(long)]
+    elasticmq: Option<PathBuf>,
+    /// Only benchmarks whose name contains this
+    #[arg(long)]
+    only: Option<String>,
+    /// Where the figures are written
+    #[arg(long, default_value = ".local/bench.json")]
+    out: PathBuf,
+    /// Write the figures as the baseline that later runs are compared with
+    #[arg(long)]
+    write_baseline: bool,
 }
 
-struct Figure {
-    what: String,
-    measured: f64,
-    bar: f64,
-    unit: &'static str,
+/// A row of `solver-bench --json`.
+#[derive(Deserialize)]
+struct SolverRow {
+    figures: Vec<Figure>,
+    reference: String,
 }
 
-fn main() -> ExitCode {
+fn main() -> Result<ExitCode> {
     let options = Options::parse();
-    match measure() {
-        Ok(figures) => {
-            show(&figures, options.json);
-            let missed = figures.iter().any(|figure| figure.measured > figure.bar);
-            if missed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
-        }
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn measure() -> Result<Vec<Figure>> {
-    let stack = Stack::up_in("bench")?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let figures = runtime.block_on(all(&stack));
-    stack.down()?;
-    figures
-}
-
-async fn all(stack: &Stack) -> Result<Vec<Figure>> {
-    let mut figures = Vec::new();
-    let mut services = Vec::new();
-    // The provisioner is ready once it has a catalogue, so pricing-cache goes first.
-    let mut order = runtime::Service::ALL;
-    order.sort_by_key(|service| *service != runtime::Service::PricingCache);
-    for service in order {
-        let began = Instant::now();
-        let started = start(stack, service.as_str())?;
-        let ready = began.elapsed();
-        figures.push(Figure {
-            what: format!("{service}: start to SERVING"),
-            measured: ready.as_secs_f64() * 1e3,
-            bar: 1_000.0,
-            unit: "ms",
-        });
-        services.push(started);
-    }
-    tokio::time::sleep(Duration::from_secs(5)).await;
-    let before: Vec<u64> = services.iter().map(Service::cpu_ticks).collect::<Result<_>>()?;
-    tokio::time::sleep(IDLE).await;
-    for (service, before) in services.iter().zip(before) {
-        let ticks = service.cpu_ticks()? - before;
-        figures.push(Figure {
-            what: format!("{}: idle, resident", service.name),
-            measured: service.resident_bytes()? as f64 / 1e6,
-            bar: 25.0,
-            unit: "MB",
-        });
-        figures.push(Figure {
-            what: format!("{}: idle, share of a core", service.name),
-            measured: ticks as f64 / IDLE.as_secs_f64(),
-            bar: 1.0,
-            unit: "%",
-        });
-    }
-    let (p50, p99) = calls(stack).await?;
-    for (name, value, bar) in [("p50", p50, 1.0), ("p99", p99, f64::INFINITY)] {
-        let what = format!("unary RPC with TLS and authentication, {name}");
-        figures.push(Figure { what, measured: value.as_secs_f64() * 1e3, bar, unit: "ms" });
-    }
-    for service in services {
-        service.stop(stack)?;
-    }
-    Ok(figures)
-}
-
-/// The binaries of the same build as this program: a release build measures release binaries.
-fn start(stack: &Stack, name: &str) -> Result<Service> {
-    let directory = std::env::current_exe()?.parent().context("the program lies in a directory")?.to_owned();
-    let directory = directory.to_str().context("a path in UTF-8")?;
-    Service::start_with(stack, name, 1, &["--bin-dir", directory])
-}
-
-async fn calls(stack: &Stack) -> Result<(Duration, Duration)> {
-    let (from, to) = (runtime::Service::Provisioner, runtime::Service::PricingCache);
-    let caller = Impersonation::new(stack, from, to).await?;
-    let mut client = PricingCacheClient::new(caller.peers.any());
-    let mut times = Vec::with_capacity(CALLS);
-    for round in 0..2 * CALLS {
-        let began = Instant::now();
-        client.list_unavailable(ListUnavailableRequest {}).await.context("ListUnavailable")?;
-        if round >= CALLS {
-            times.push(began.elapsed());
+    let baseline_file = root().join("integration/baseline.json");
+    let mut now = Measurement { calibration: figures::calibrate(), of: origin(), ..Measurement::default() };
+    let mut failed = Vec::new();
+    for program in programs(&options) {
+        println!("== {} ==", program.name);
+        match program.run() {
+            Ok(found) => drop(now.figures.insert(program.name.to_owned(), found)),
+            Err(error) => {
+                eprintln!("error: {}: {error:#}", program.name);
+                failed.push(program.name);
+            }
         }
     }
-    times.sort();
-    Ok((times[CALLS / 2], times[CALLS * 99 / 100]))
+    if options.elasticmq.is_none() {
+        println!("bench-interruption was not run: it needs --elasticmq");
+    }
+    let baseline: Option<Measurement> =
+        baseline_file.exists().then(|| figures::load(&baseline_file)).transpose()?;
+    println!("\n{}", figures::table(&now, baseline.as_ref()));
+    println!("ratio: share of the bar, at most 1. baseline: times as much as in integration/baseline.json.");
+    figures::save(&options.out, &now)?;
+    if options.write_baseline {
+        figures::save(&baseline_file, &now)?;
+    }
+    let missed = now.figures.values().flatten().filter(|figure| !figure.is_met()).count();
+    println!("{missed} bars missed; failed: {failed:?}; figures in {}", options.out.display());
+    Ok(if missed == 0 && failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn show(figures: &[Figure], json: bool) {
-    for Figure { what, measured, bar, unit } in figures {
-        if json {
-            let line = serde_json::json!({"what": what, "measured": measured, "bar": bar, "unit": unit});
-            println!("{line}");
-        } else {
-            let verdict = if measured <= bar { "ok" } else { "MISSED" };
-            let bar = if bar.is_finite() { format!("< {bar}") } else { "-".to_owned() };
-            println!("{what:<55} {measured:>9.2} {unit:<3} bar {bar:<7} {verdict}");
-        }
+/// Where figures come from: a figure without these says little.
+fn origin() -> BTreeMap<String, String> {
+    let said = |program: &str, arguments: &[&str]| {
+        let output = Command::new(program).args(arguments).current_dir(root()).output().ok()?;
+        Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let facts = [
+        ("commit", said("git", &["rev-parse", "--short=12", "HEAD"])),
+        ("date", said("date", &["-u", "+%Y-%m-%d"])),
+        ("machine", said("uname", &["-sm"])),
+        ("cores", Some(cores.to_string())),
+        ("load", load.split(' ').next().map(str::to_owned)),
+        ("build", Some(if cfg!(debug_assertions) { "debug" } else { "release" }.to_owned())),
+    ];
+    facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+}
+
+struct Program {
+    name: &'static str,
+    arguments: Vec<PathBuf>,
+}
+
+fn programs(options: &Options) -> Vec<Program> {
+    let given = |flag: &str, value: &Option<PathBuf>| -> Vec<PathBuf> {
+        value.iter().flat_map(|value| [PathBuf::from(flag), value.clone()]).collect()
+    };
+    let solver = [given("--oracle", &options.oracle), given("--catalog", &options.catalog)].concat();
+    let mut all = vec![
+        Program { name: "bench-foundation", arguments: Vec::new() },
+        Program { name: "bench-provisioning", arguments: Vec::new() },
+        Program { name: "bench-disruption", arguments: Vec::new() },
+        Program { name: "solver-bench", arguments: solver },
+    ];
+    if options.elasticmq.is_some() {
+        let arguments = given("--elasticmq", &options.elasticmq);
+        all.push(Program { name: "bench-interruption", arguments });
     }
+    all.retain(|program| options.only.as_ref().is_none_or(|only| program.name.contains(only.as_str())));
+    all
+}
+
+impl Program {
+    fn run(&self) -> Result<Vec<Figure>> {
+        let directory = std::env::current_exe()?.parent().context("this program's directory")?.to_owned();
+        let mut command = Command::new(directory.join(self.name));
+        command.args(&self.arguments).stdin(Stdio::null());
+        if self.name == "solver-bench" { solver(command) } else { cluster(command, self.name) }
+    }
+}
+
+/// Its table is the only thing it prints.
+fn solver(mut command: Command) -> Result<Vec<Figure>> {
+    let output = command.arg("--json").stderr(Stdio::inherit()).output().context("start it")?;
+    ensure!(output.status.success(), "ended with {}", output.status);
+    let rows: Vec<SolverRow> = serde_json::from_slice(&output.stdout).context("read its table")?;
+    let noted = |row: SolverRow| {
+        let note = row.reference;
+        row.figures.into_iter().map(move |figure| Figure { note: note.clone(), ..figure })
+    };
+    Ok(rows.into_iter().flat_map(noted).collect())
+}
+
+/// Its figures are in a file of their own: it prints as it goes.
+fn cluster(mut command: Command, name: &str) -> Result<Vec<Figure>> {
+    let file = root().join(".local").join(format!("{name}.json"));
+    forget(&file)?;
+    let status = command.arg("--figures").arg(&file).status().context("start it")?;
+    ensure!(status.success(), "ended with {status}");
+    figures::load(&file)
+}
+
+fn forget(file: &Path) -> Result<()> {
+    if file.exists() {
+        std::fs::remove_file(file)?;
+    }
+    Ok(())
 }

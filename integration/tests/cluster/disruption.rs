@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
+use integration::history::History;
 use integration::{Service, Stack, Test, eventually, test};
 use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
@@ -38,7 +39,7 @@ async fn empty_nodes_go_and_a_protected_one_stays_and_says_why(stack: Stack) -> 
     ensure!(command.reason == "Empty" && command.method == "emptiness", "{command:?}");
     ensure!(command.saving_micro_usd_per_hour > 0 && command.replacements.is_empty(), "{command:?}");
     scene.event_about(&nodes[1], "DisruptionTerminating", "Empty").await?;
-    let pool_label = format!("nodepool=\"{}\"", scene.workload.name);
+    let pool_label = format!("reason=\"empty\",nodepool=\"{}\"", scene.workload.name);
     let counted = |name: &str, labels: &str| scene.disruption.metric(name, labels);
     ensure!(counted("karpenter_nodeclaims_disrupted_total", &pool_label)? == 2.0, "two nodes went");
     let decided = "karpenter_voluntary_disruption_decisions_total";
@@ -88,6 +89,8 @@ async fn part_filled_nodes_become_fewer_and_every_pod_keeps_a_home(stack: Stack)
 async fn a_drifted_node_is_replaced_before_it_goes(stack: Stack) -> Result<()> {
     let scene = Scene::new(stack, "drift", pool(json!({"consolidateAfter": "Never"}))).await?;
     let nodes = scene.spread("app", 2, "1", json!({})).await?;
+    let old: Vec<String> = scene.workload.claims().await?.iter().map(|claim| claim.name_any()).collect();
+    let history = History::of_pool(&scene.workload.client, &scene.workload.name).await?;
     scene.patch_pool(json!({"template": {"metadata": {"labels": {"team": "new"}}}})).await?;
     scene.all_claims("Drifted", true).await?;
     eventually("both nodes to be replaced", || async {
@@ -95,6 +98,7 @@ async fn a_drifted_node_is_replaced_before_it_goes(stack: Stack) -> Result<()> {
         Ok((now.len() == 2 && nodes.iter().all(|node| !now.contains(node))).then_some(()))
     })
     .await?;
+    history.replaced_before_deletion(&old)?;
     scene.workload.running("app", 2).await?;
     scene.all_at_home().await?;
     for node in &nodes {
@@ -276,11 +280,12 @@ async fn a_new_leader_goes_on_with_what_the_old_one_began(stack: Stack) -> Resul
     .await?;
     integration::aws::delete(&scene.stack, "/boot")?;
     scene.workload.running("app", 2).await?;
-    let claims = scene.workload.claims().await?;
-    ensure!(
-        claims.len() == 2,
-        "nothing is left over: {:?}",
-        claims.iter().map(|c| c.name_any()).collect::<Vec<_>>()
-    );
+    // A claim goes a moment after its node.
+    eventually("the two replacements to be the only claims", || async {
+        let claims: Vec<String> = scene.workload.claims().await?.iter().map(|c| c.name_any()).collect();
+        ensure!(claims.len() == 2, "{claims:?}");
+        Ok(Some(()))
+    })
+    .await?;
     scene.end().await
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
-use integration::{Stack, Test, eventually, test};
+use integration::{Service, Stack, Test, eventually, test};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use model::labels;
 use serde_json::json;
@@ -39,9 +39,13 @@ async fn nodes_with_foreign_taints_or_two_claims_are_left_alone(stack: Stack) ->
     };
     let status = serde_json::to_value(original.status.as_ref())?;
     copy.status = None;
+    // A provisioner that saw the claim before its status would launch an instance for it.
+    let provisioner = scene.others.iter().find(|s| s.name == "provisioner").context("a provisioner")?;
+    provisioner.stop(&scene.stack)?;
     scene.claims().create(&PostParams::default(), &copy).await?;
     let patch = Patch::Merge(json!({"status": status}));
     scene.claims().patch_status(&name, &PatchParams::default(), &patch).await?;
+    Service::start(&scene.stack, "provisioner", provisioner.replica, &[])?;
 
     scene.workload.scale("app", 0).await?;
     scene.patch_pool(json!({"disruption": {"consolidateAfter": "1s"}})).await?;

@@ -4,7 +4,9 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
+use api::NodeClaim;
 use api::conditions::ConditionStatus;
+use integration::history::{History, State, is_deleting};
 use integration::{Stack, Test, eventually, test};
 use kube::ResourceExt as _;
 use kube::api::{Patch, PatchParams};
@@ -20,6 +22,7 @@ const SETTINGS: &str = "DisruptionSettingsValid";
 pub(crate) fn tests() -> Vec<Test> {
     vec![
         test!("disruption", alone, budgets_hold_by_reason_and_by_schedule),
+        test!("disruption", soak, a_budget_ends_with_its_window),
         test!("disruption", alone, a_budget_that_cannot_be_read_allows_nothing),
         test!("disruption", soak, consolidate_after_counts_from_the_last_pod_whatever_restarts),
         test!("disruption", soak, a_pod_may_protect_its_node_for_a_time),
@@ -46,20 +49,56 @@ async fn budgets_hold_by_reason_and_by_schedule(stack: Stack) -> Result<()> {
     scene.held_by(&nodes[0], "budget", "0 * * * *").await?;
     ensure!(scene.node_names().await?.len() == 3, "nothing may go");
 
+    let history = History::of_pool(&scene.workload.client, &scene.workload.name).await?;
     scene.patch_pool(json!({"template": {"metadata": {"labels": {"team": "new"}}}})).await?;
-    let mut most = 0;
-    eventually("all nodes to go as drifted", || async {
+    eventually("all nodes to be deleted as drifted", || async {
         let claims = scene.workload.claims().await?;
         Ok(claims.is_empty().then_some(()))
     })
     .await?;
-    // Others may have been thought of while the pods went, one after the other.
+    // A node counts until it is gone; its claim waits a moment longer for the instance to end.
+    let is_draining = |claim: &NodeClaim| {
+        let all = claim.status.as_ref().and_then(|s| s.conditions.as_deref()).unwrap_or_default();
+        is_deleting(claim) && !api::conditions::is_true(all, "InstanceTerminating")
+    };
+    let most = history.most(is_draining)?;
+    ensure!(most == 1, "{most} nodes were being removed at the same time, the budget allows one");
+    // Others may have been proposed while the pods were deleted, one after the other.
     let all = scene.commands().await?;
     for command in all.iter().filter(|command| command.phase() == CommandPhase::Done) {
-        most = most.max(command.remove_nodes.len());
         ensure!(command.reason == "Drifted", "{command:?}");
     }
-    ensure!(most == 1, "one at a time, not {most}");
+    scene.end().await
+}
+
+/// A budget that allows nothing in a window that is open now, and when it closes. Hits of a schedule are whole minutes, in UTC.
+fn closing_window() -> (Value, jiff::Timestamp) {
+    let now = jiff::Timestamp::now();
+    let opened = now.as_second() / 60 * 60;
+    // Long enough for an empty node to be deleted if the budget did not hold.
+    let minutes = if now.as_second() - opened < 40 { 1 } else { 2 };
+    let time = jiff::Timestamp::from_second(opened).unwrap_or(now).to_zoned(jiff::tz::TimeZone::UTC);
+    let budget = json!({"nodes": "0", "schedule": format!("{} {} * * *", time.minute(), time.hour()),
+        "duration": format!("{minutes}m")});
+    (budget, jiff::Timestamp::from_second(opened + 60 * minutes).unwrap_or(now))
+}
+
+async fn a_budget_ends_with_its_window(stack: Stack) -> Result<()> {
+    let scene = Scene::new(stack, "window", pool(json!({"budgets": [{"nodes": "0"}]}))).await?;
+    scene.spread("app", 1, "1", json!({})).await?;
+    scene.workload.scale("app", 0).await?;
+    scene.all_claims("Consolidatable", true).await?;
+    let history = History::of_pool(&scene.workload.client, &scene.workload.name).await?;
+    let (budget, closes) = closing_window();
+    scene.patch_pool(json!({"disruption": {"budgets": [budget]}})).await?;
+    scene.left(&BTreeSet::new()).await?;
+    let deleted = history
+        .states()?
+        .into_iter()
+        .flat_map(State::into_values)
+        .find_map(|claim| claim.metadata.deletion_timestamp.as_ref().map(|time| time.0));
+    let deleted = deleted.context("a deleted claim")?;
+    ensure!(deleted >= closes, "deleted at {deleted}, the window closed at {closes}");
     scene.end().await
 }
 
@@ -102,7 +141,7 @@ async fn last_pod_event(scene: &Scene) -> Result<Option<jiff::Timestamp>> {
 }
 
 async fn consolidate_after_counts_from_the_last_pod_whatever_restarts(stack: Stack) -> Result<()> {
-    let mut scene = Scene::new(stack, "after", pool(json!({"consolidateAfter": "20s"}))).await?;
+    let mut scene = Scene::new(stack, "after", pool(json!({"consolidateAfter": "40s"}))).await?;
     let node = scene.spread("app", 1, "1", json!({})).await?.remove(0);
     scene.workload.scale("app", 0).await?;
     scene.held_by(&node, "consolidate-after", "").await?;
@@ -123,7 +162,7 @@ async fn consolidate_after_counts_from_the_last_pod_whatever_restarts(stack: Sta
     let all = claim.status.and_then(|status| status.conditions).unwrap_or_default();
     let since = api::conditions::find(&all, "Consolidatable").context("a condition")?.last_transition_time.0;
     let waited = since.duration_since(after).as_secs();
-    ensure!(waited >= 20, "Consolidatable after {waited} s");
+    ensure!(waited >= 40, "Consolidatable after {waited} s");
     scene.left(&BTreeSet::new()).await?;
     scene.end().await
 }
@@ -138,7 +177,7 @@ async fn a_pod_may_protect_its_node_for_a_time(stack: Stack) -> Result<()> {
         let (pods, name) = (scene.pods(), name.clone());
         async move { pods.patch(&name, &PatchParams::default(), &patch).await }
     };
-    annotate(json!("25s")).await?;
+    annotate(json!("45s")).await?;
     scene.patch_pool(json!({"template": {"metadata": {"labels": {"team": "new"}}}})).await?;
     scene.all_claims("Drifted", true).await?;
     scene.held_by(&node, "do-not-disrupt", &name).await?;
@@ -152,7 +191,7 @@ async fn a_pod_may_protect_its_node_for_a_time(stack: Stack) -> Result<()> {
     let command = scene.ended_command(&node, CommandPhase::Done).await?;
     let proposed = command.proposed_at.context("a time")?.seconds;
     let started = pods[0].status.as_ref().and_then(|s| s.start_time.as_ref()).context("a start")?.0;
-    ensure!(proposed >= started.as_second() + 25, "decided at {proposed}, protected from {started}");
+    ensure!(proposed >= started.as_second() + 45, "decided at {proposed}, protected from {started}");
     scene.end().await
 }
 

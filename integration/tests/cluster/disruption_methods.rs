@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
 use futures::StreamExt as _;
+use integration::history::History;
 use integration::{Stack, Test, eventually, test};
+use kube::ResourceExt as _;
 use model::labels;
 use proto::disruption::v1::{Command, CommandPhase, WatchCommandsRequest};
 use serde_json::{Value, json};
@@ -170,6 +172,8 @@ async fn a_drifted_pool_of_fixed_size_is_replaced_one_by_one(stack: Stack) -> Re
     // They are empty and may be consolidated at once, but the number is the owner's.
     let node = before.first().context("a node")?;
     scene.held_by(node, "fixed-size", &scene.workload.name).await?;
+    let old: Vec<String> = scene.workload.claims().await?.iter().map(|claim| claim.name_any()).collect();
+    let history = History::of_pool(&scene.workload.client, &scene.workload.name).await?;
     scene.patch_pool(json!({"template": {"metadata": {"labels": {"team": "new"}}}})).await?;
     eventually("both to be replaced", || async {
         let now = scene.node_names().await?;
@@ -177,6 +181,9 @@ async fn a_drifted_pool_of_fixed_size_is_replaced_one_by_one(stack: Stack) -> Re
         Ok((now.len() == 2 && claims.len() == 2 && now.is_disjoint(&before)).then_some(()))
     })
     .await?;
+    history.replaced_before_deletion(&old)?;
+    let most = history.most(|_| true)?;
+    ensure!(most <= 3, "{most} claims at the same time, the limit is 3");
     for node in &before {
         let command = scene.ended_command(node, CommandPhase::Done).await?;
         ensure!(command.reason == "Drifted" && command.remove_nodes == [node.clone()], "{command:?}");

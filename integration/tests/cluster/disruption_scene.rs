@@ -77,9 +77,7 @@ impl Scene {
         let disruption = Service::start(&stack, "disruption", 1, flags)?;
         let workload = Workload::new(&stack, name, pool, class).await?;
         // A person's token: no service has a reason to ask.
-        let token = stack.token("operator", &[runtime::grpc::AUDIENCE]).await?;
-        let (caller, callee) = (runtime::Service::Provisioner, runtime::Service::Disruption);
-        let caller = Impersonation::with_token(&stack, caller, callee, &token).await?;
+        let caller = Impersonation::person(&stack, runtime::Service::Disruption).await?;
         Ok(Self { stack, workload, disruption, others, caller })
     }
 

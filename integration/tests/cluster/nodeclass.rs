@@ -6,12 +6,17 @@ use anyhow::{Context, Result, ensure};
 use api::conditions::{self, Condition, ConditionStatus};
 use api::{EC2NodeClass, NodePool};
 use integration::workload::Workload;
-use integration::{Service, Stack, Test, eventually, test};
+use integration::{Service, Stack, Test, aws, eventually, test};
+use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use model::labels;
 use serde_json::{Value, json};
 
 pub(crate) fn tests() -> Vec<Test> {
-    vec![test!("nodeclass", alone, a_misconfigured_class_says_what_is_missing_and_recovers_when_mended)]
+    vec![
+        test!("nodeclass", alone, a_misconfigured_class_says_what_is_missing_and_recovers_when_mended),
+        test!("nodeclass", alone, a_reservation_of_the_status_is_used_before_pricing_cache_lists_it),
+    ]
 }
 
 const NOWHERE: &str = "nowhere";
@@ -35,6 +40,31 @@ async fn says(
         Ok(found.map(|condition| condition.message.clone()))
     })
     .await
+}
+
+/// pricing-cache has read the reservations before this one is made, and does not read them again.
+async fn a_reservation_of_the_status_is_used_before_pricing_cache_lists_it(stack: Stack) -> Result<()> {
+    let prices = Service::start(&stack, "pricing-cache", 1, &["--reservations-refresh-interval=12h"])?;
+    let provisioner = Service::start(&stack, "provisioner", 1, &[])?;
+    let termination = Service::start(&stack, "termination", 1, &[])?;
+    let asked = json!({
+        "instanceType": "m5.xlarge", "zone": "us-west-2a", "total": 1, "criteria": "targeted",
+        "tags": {"made": "later"},
+    });
+    let made = aws::put(&stack, "/capacity-reservation", &asked)?;
+    let id = made["id"].as_str().with_context(|| format!("no id in {made}"))?.to_owned();
+    let reserved = json!([{"key": labels::CAPACITY_TYPE, "operator": "In", "values": ["reserved"]}]);
+    let pool = json!({"template": {"spec": {"requirements": reserved}}});
+    let class = json!({"capacityReservationSelectorTerms": [{"tags": {"made": "later"}}]});
+    let work = Workload::new(&stack, "reserved", pool, class).await?;
+    work.deploy("app", 1, "1", json!({})).await?;
+    work.running("app", 1).await?;
+    let claims = work.claims().await?;
+    let used = |claim: &api::NodeClaim| claim.labels().get(labels::CAPACITY_RESERVATION_ID) == Some(&id);
+    ensure!(claims.len() == 1 && claims.iter().all(used), "{claims:?}");
+    work.remove().await?;
+    aws::put(&stack, "/capacity-reservation", &json!({"id": id, "state": "cancelled"}))?;
+    [&termination, &provisioner, &prices].into_iter().try_for_each(|service| service.stop(&stack))
 }
 
 async fn a_misconfigured_class_says_what_is_missing_and_recovers_when_mended(stack: Stack) -> Result<()> {

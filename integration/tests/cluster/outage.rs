@@ -9,10 +9,13 @@ use proto::pricingcache::v1::ListUnavailableRequest;
 use proto::pricingcache::v1::pricing_cache_client::PricingCacheClient;
 use tonic::Code;
 
+/// An API server that starts refuses everybody until it has read its roles.
+const RESTARTED: &[&str] = &[" may not "];
+
 pub(crate) fn tests() -> Vec<Test> {
     vec![
-        test!("outage", alone, services_sit_out_an_absent_api_server),
-        test!("outage", soak, services_sit_out_a_minute_without_api_server),
+        test!("outage", alone, services_sit_out_an_absent_api_server).expecting(RESTARTED),
+        test!("outage", soak, services_sit_out_a_minute_without_api_server).expecting(RESTARTED),
     ]
 }
 

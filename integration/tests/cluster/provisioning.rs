@@ -21,6 +21,8 @@ use proto::types::v1::PodRef;
 use runtime::grpc::Caller;
 use serde_json::{Value, json};
 
+use crate::provisioning_batches::{instances, one_instance_a_claim};
+
 pub(crate) fn tests() -> Vec<Test> {
     vec![
         test!("provisioning", alone, mixed_pods_become_nodes_that_fit_them_and_run),
@@ -182,22 +184,21 @@ async fn nothing_is_left_without_pods(
     Ok(())
 }
 
-/// One instance a claim, tagged for it, and of the type, zone and way of buying that claim and node say.
+/// One instance a claim, tagged for its pool, and of the type, zone and way of buying that claim and node say.
 async fn instances_are_what_their_claims_say(stack: &Stack, workload: &Workload) -> Result<()> {
-    let all = aws::get(stack, "/instances?state=running")?;
-    let all = all["instances"].as_array().cloned().context("a list of instances")?;
+    one_instance_a_claim(stack, workload).await?;
+    let all = instances(stack, workload)?;
     let nodes = workload.nodes().await?;
     for claim in workload.claims().await? {
         let name = claim.name_any();
-        let own: Vec<&Value> = all.iter().filter(|i| i["tags"]["karpenter.sh/nodeclaim"] == name).collect();
-        let [instance] = own[..] else { anyhow::bail!("{name} has {own:?}") };
-        let tags = &instance["tags"];
-        ensure!(tags["karpenter.sh/nodepool"] == workload.name, "{tags}");
+        let status = claim.status.clone().unwrap_or_default();
+        let provider_id = status.provider_id.unwrap_or_default();
+        let own = all.iter().find(|i| i["id"].as_str().is_some_and(|id| provider_id.ends_with(id)));
+        let tags = &own.context("its instance")?["tags"];
+        let named = &tags["karpenter.sh/nodeclaim"];
+        ensure!(named.is_null() || *named == name, "{name}: {tags}");
         ensure!(tags["karpenter.k8s.aws/ec2nodeclass"] == workload.name, "{tags}");
         ensure!(tags["eks:eks-cluster-name"] == stack.var("CLUSTER_NAME")?, "{tags}");
-        let status = claim.status.clone().unwrap_or_default();
-        let id = instance["id"].as_str().unwrap_or_default();
-        ensure!(status.provider_id.is_some_and(|known| known.ends_with(id)), "{name} is not {id}");
         let node = status.node_name.and_then(|node| nodes.get(&node)).context("the claim's node")?;
         for key in
             [labels::INSTANCE_TYPE, labels::ZONE, labels::CAPACITY_TYPE, labels::ARCH, labels::NODEPOOL]
@@ -212,7 +213,7 @@ async fn instances_are_what_their_claims_say(stack: &Stack, workload: &Workload)
     Ok(())
 }
 
-async fn events(workload: &Workload, pod: &str, reason: &str) -> Result<Vec<Event>> {
+pub(crate) async fn events(workload: &Workload, pod: &str, reason: &str) -> Result<Vec<Event>> {
     let fields = format!("involvedObject.name={pod},reason={reason}");
     let events: Api<Event> = Api::namespaced(workload.client.clone(), &workload.name);
     let found = events.list(&ListParams::default().fields(&fields)).await?.items;
@@ -316,9 +317,8 @@ async fn questions_are_answered_and_a_command_makes_replacements_once(stack: Sta
     let mut nodes = workload.running("asked", 3).await?;
     nodes.sort();
     nodes.dedup();
-    let disruption =
-        Impersonation::new(&stack, runtime::Service::Disruption, runtime::Service::Provisioner).await?;
-    let mut client: ProvisionerClient<Caller> = ProvisionerClient::new(disruption.peers.leader());
+    let person = Impersonation::person(&stack, runtime::Service::Provisioner).await?;
+    let mut client: ProvisionerClient<Caller> = ProvisionerClient::new(person.peers.leader());
 
     let removal = SimulateRequest { remove_nodes: nodes.clone(), ..SimulateRequest::default() };
     let answer = client.simulate(removal.clone()).await?.into_inner();
@@ -381,10 +381,7 @@ async fn questions_are_answered_and_a_command_makes_replacements_once(stack: Sta
         .await?
         .into_inner();
     let nodes_wanted = if dearer.new_nodes.is_empty() { answer.new_nodes.clone() } else { dearer.new_nodes };
-    if nodes_wanted.is_empty() {
-        workload.remove().await?;
-        return stop(&stack, &running);
-    }
+    ensure!(!nodes_wanted.is_empty(), "no node but new ones can take the pods: {answer:?}");
     let command = CreateReplacementsRequest {
         command_id: format!("command-{}", workload.name),
         nodes: nodes_wanted,

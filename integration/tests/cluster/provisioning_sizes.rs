@@ -1,12 +1,14 @@
 //! Pools of a fixed size, and room that is kept free for pods to come.
 
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use api::capacitybuffer::CapacityBufferStatus;
 use api::conditions;
 use api::{CapacityBuffer, NodePool};
 use integration::workload::Workload;
-use integration::{Stack, Test, eventually, test};
+use integration::{Service, Stack, Test, eventually, test};
 use kube::ResourceExt as _;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use model::labels;
@@ -18,6 +20,7 @@ pub(crate) fn tests() -> Vec<Test> {
     vec![
         test!("provisioning_sizes", alone, a_static_pool_keeps_its_size_whatever_pods_there_are),
         test!("provisioning_sizes", alone, a_buffer_keeps_room_free_and_says_whether_it_is_there),
+        test!("provisioning_sizes", alone, nodes_of_a_buffer_are_not_deleted_as_empty),
     ]
 }
 
@@ -90,6 +93,21 @@ async fn a_static_pool_keeps_its_size_whatever_pods_there_are(stack: Stack) -> R
     stop(&stack, &running)
 }
 
+/// The buffer's status once the condition has the reason.
+async fn says(
+    buffers: &Api<CapacityBuffer>,
+    type_: &'static str,
+    reason: &'static str,
+) -> Result<CapacityBufferStatus> {
+    eventually(&format!("the buffer to say {type_} because of {reason}"), || async {
+        let status = buffers.get("spare").await?.status.unwrap_or_default();
+        let list = status.conditions.clone().unwrap_or_default();
+        let found = conditions::find(&list, type_).is_some_and(|c| c.reason == reason);
+        Ok(found.then_some(status))
+    })
+    .await
+}
+
 async fn a_buffer_keeps_room_free_and_says_whether_it_is_there(stack: Stack) -> Result<()> {
     let running = services(&stack, &[GATES])?;
     let workload = Workload::new(&stack, "buffer", json!({}), json!({})).await?;
@@ -101,21 +119,9 @@ async fn a_buffer_keeps_room_free_and_says_whether_it_is_there(stack: Stack) -> 
     }))?;
     let buffers: Api<CapacityBuffer> = Api::namespaced(workload.client.clone(), &workload.name);
     buffers.create(&PostParams::default(), &buffer).await?;
-    let says = |type_: &'static str, reason: &'static str| {
-        let buffers = buffers.clone();
-        async move {
-            eventually(&format!("the buffer to say {type_} because of {reason}"), || async {
-                let status = buffers.get("spare").await?.status.unwrap_or_default();
-                let list = status.conditions.clone().unwrap_or_default();
-                let found = conditions::find(&list, type_).is_some_and(|c| c.reason == reason);
-                Ok(found.then_some(status))
-            })
-            .await
-        }
-    };
-    let status = says("ReadyForProvisioning", "Resolved").await?;
+    let status = says(&buffers, "ReadyForProvisioning", "Resolved").await?;
     ensure!(status.replicas == Some(4), "{status:?}");
-    says("Provisioning", "FitsExistingCapacity").await?;
+    says(&buffers, "Provisioning", "FitsExistingCapacity").await?;
     // Room for four more pods is there before they are: they start on nodes that exist.
     let before: BTreeSet<String> = workload.nodes().await?.into_keys().collect();
     workload.scale("app", 6).await?;
@@ -127,13 +133,52 @@ async fn a_buffer_keeps_room_free_and_says_whether_it_is_there(stack: Stack) -> 
         Ok((now.len() > before.len()).then_some(()))
     })
     .await?;
-    says("Provisioning", "FitsExistingCapacity").await?;
+    says(&buffers, "Provisioning", "FitsExistingCapacity").await?;
 
     let gone = json!({"spec": {"scalableRef": {"kind": "Deployment", "name": "nobody"}}});
     buffers.patch("spare", &PatchParams::default(), &Patch::Merge(gone)).await?;
-    says("ReadyForProvisioning", "ScalableRefNotFound").await?;
-    says("Provisioning", "NotReadyForProvisioning").await?;
+    says(&buffers, "ReadyForProvisioning", "ScalableRefNotFound").await?;
+    says(&buffers, "Provisioning", "NotReadyForProvisioning").await?;
     buffers.delete("spare", &Default::default()).await?;
+    workload.remove().await?;
+    stop(&stack, &running)
+}
+
+/// Longer than two rounds of a disruption that deletes empty nodes: it looks every second, and again 15 s later.
+const WATCHED: Duration = Duration::from_secs(50);
+
+async fn nodes_of_a_buffer_are_not_deleted_as_empty(stack: Stack) -> Result<()> {
+    let mut running = services(&stack, &[GATES])?;
+    running.push(Service::start(&stack, "disruption", 1, &[GATES])?);
+    let pool = json!({
+        "disruption": {"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]},
+        "template": {"spec": {"requirements": small()}},
+    });
+    let workload = Workload::new(&stack, "kept", pool, json!({})).await?;
+    // The Deployment names what a pod of the buffer needs, and has none itself.
+    workload.deploy("app", 0, "1500m", json!({})).await?;
+    let buffer: CapacityBuffer = serde_json::from_value(json!({
+        "apiVersion": "autoscaling.x-k8s.io/v1beta1", "kind": "CapacityBuffer", "metadata": {"name": "spare"},
+        "spec": {"scalableRef": {"kind": "Deployment", "name": "app"}, "replicas": 2},
+    }))?;
+    let buffers: Api<CapacityBuffer> = Api::namespaced(workload.client.clone(), &workload.name);
+    buffers.create(&PostParams::default(), &buffer).await?;
+    says(&buffers, "Provisioning", "FitsExistingCapacity").await?;
+    let first = names(&workload, 2).await?;
+    let until = Instant::now() + WATCHED;
+    while Instant::now() < until {
+        let claims = workload.claims().await?;
+        let now: BTreeSet<String> = claims.iter().map(|claim| claim.name_any()).collect();
+        let deleted = claims.iter().any(|claim| claim.metadata.deletion_timestamp.is_some());
+        ensure!(now == first && !deleted, "nodes of the buffer were replaced: {first:?} by {now:?}");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    let pool_label = format!("nodepool=\"{}\"", workload.name);
+    let created = running[1].metric("karpenter_nodeclaims_created_total", &pool_label)?;
+    ensure!(created == 2.0, "{created} NodeClaims were created for a buffer of two nodes");
+    // Without the buffer the nodes are empty, and go.
+    buffers.delete("spare", &Default::default()).await?;
+    names(&workload, 0).await?;
     workload.remove().await?;
     stop(&stack, &running)
 }

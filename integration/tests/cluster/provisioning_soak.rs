@@ -1,19 +1,19 @@
 //! The long proofs of provisioning: leaders killed at the worst moment, again and again, and a burst beside a large cluster.
 
-use std::collections::BTreeMap;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail, ensure};
-use api::NodeClaim;
+use anyhow::{Context, Result, ensure};
 use futures::StreamExt as _;
 use integration::workload::Workload;
-use integration::{Service, Stack, Test, aws, eventually, test};
+use integration::{Service, Stack, Test, eventually, test};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use serde_json::{Value, json};
+use serde_json::json;
+
+use crate::provisioning_batches::{instances, one_instance_a_claim};
 
 pub(crate) fn tests() -> Vec<Test> {
     vec![
@@ -57,18 +57,6 @@ impl Rights {
     }
 }
 
-/// Running instances by the claim they are tagged with.
-fn instances(stack: &Stack) -> Result<BTreeMap<String, Vec<String>>> {
-    let all = aws::get(stack, "/instances?state=running")?;
-    let mut by_claim: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for instance in all["instances"].as_array().context("a list of instances")? {
-        let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let claim = word(&instance["tags"]["karpenter.sh/nodeclaim"]);
-        by_claim.entry(claim).or_default().push(word(&instance["id"]));
-    }
-    Ok(by_claim)
-}
-
 /// The follower takes over now instead of when the Lease has run out.
 async fn give_up_lease(stack: &Stack) -> Result<()> {
     let leases: Api<Lease> = Api::namespaced(stack.admin().await?, "kube-system");
@@ -83,6 +71,8 @@ fn leads(service: &Service) -> bool {
 
 async fn fifty_leaders_killed_after_a_launch_leave_one_instance_a_claim(stack: Stack) -> Result<()> {
     const KILLS: usize = 50;
+    /// Claims that share a fleet request.
+    const TOGETHER: usize = 3;
     for name in ["pricing-cache", "termination"] {
         Service::start(&stack, name, 1, &[])?;
     }
@@ -95,40 +85,27 @@ async fn fifty_leaders_killed_after_a_launch_leave_one_instance_a_claim(stack: S
     let workload = Workload::new(&stack, "killed", small, json!({})).await?;
     workload.deploy("app", 1, "1500m", json!({})).await?;
     workload.running("app", 1).await?;
-    let claims: Api<NodeClaim> = Api::all(workload.client.clone());
     let rights = Rights::read(&stack).await?;
+    let mut pods = 1;
     for round in 1..=KILLS {
         let leader = eventually("a leader", || async { Ok(pair.iter().position(leads)) }).await?;
         rights.may_write_status(false).await?;
-        workload.scale("app", u32::try_from(round + 1)?).await?;
-        let claim = eventually("an instance that its claim does not know of", || async {
-            let launched = instances(&stack)?;
-            let unaware = |claim: &&NodeClaim| {
-                let known = claim.status.as_ref().and_then(|s| s.provider_id.as_deref()).unwrap_or_default();
-                known.is_empty() && launched.contains_key(&claim.name_any())
-            };
-            Ok(workload.claims().await?.iter().find(unaware).map(|c| c.name_any()))
+        pods += TOGETHER;
+        workload.scale("app", u32::try_from(pods)?).await?;
+        eventually("instances that no claim knows of", || async {
+            Ok((instances(&stack, &workload)?.len() >= pods).then_some(()))
         })
-        .await?;
+        .await
+        .with_context(|| format!("before kill {round}"))?;
         pair[leader].kill(&stack)?;
         rights.may_write_status(true).await?;
         give_up_lease(&stack).await?;
         pair[leader] = Service::start(&stack, "provisioner", pair[leader].replica, &[])?;
-        workload.running("app", round + 1).await.with_context(|| format!("after kill {round}"))?;
-        let known = claims.get(&claim).await?.status.and_then(|s| s.provider_id).unwrap_or_default();
-        let launched = instances(&stack)?;
-        match launched.get(&claim).map(Vec::as_slice) {
-            Some([only]) => ensure!(known.ends_with(only.as_str()), "kill {round}: {known} is not {only}"),
-            other => bail!("kill {round}: claim {claim} has the instances {other:?}"),
-        }
+        workload.running("app", pods).await.with_context(|| format!("after kill {round}"))?;
+        one_instance_a_claim(&stack, &workload).await.with_context(|| format!("after kill {round}"))?;
     }
-    let (launched, left) = (instances(&stack)?, workload.claims().await?);
-    let double: Vec<_> = launched.iter().filter(|(_, ids)| ids.len() != 1).collect();
-    ensure!(double.is_empty(), "several instances for one claim: {double:?}");
-    let orphans: Vec<_> =
-        launched.keys().filter(|name| !left.iter().any(|c| c.name_any() == **name)).collect();
-    ensure!(orphans.is_empty(), "instances without a claim: {orphans:?}");
-    ensure!(left.len() == KILLS + 1, "{} claims for {} pods", left.len(), KILLS + 1);
+    let left = workload.claims().await?.len();
+    ensure!(left == pods, "{left} claims for {pods} pods");
     workload.remove().await
 }
 
@@ -186,9 +163,7 @@ async fn five_thousand_pods_at_once_beside_a_thousand_nodes(stack: Stack) -> Res
     let created = provisioner
         .metric("karpenter_nodeclaims_created_total", &format!("nodepool=\"{}\"", workload.name))?;
     ensure!(created as usize == claims.len(), "{created} claims were made, {} are left", claims.len());
-    let launched = instances(&stack)?;
-    let double: Vec<_> = launched.iter().filter(|(_, ids)| ids.len() != 1).collect();
-    ensure!(double.is_empty(), "several instances for one claim: {double:?}");
+    one_instance_a_claim(&stack, &workload).await?;
     println!(
         "{PODS} pods ran on {} new nodes after {:.1} s; provisioner: {:.1} s of a core, {} MiB",
         claims.len(),

@@ -5,7 +5,7 @@ use integration::kubernetes::namespace;
 use integration::rpc::{Impersonation, grpcurl};
 use integration::{Service, Stack, Test, eventually, test};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleRef, Subject};
 use kube::api::{Api, DeleteParams, ObjectMeta, PostParams};
 use proto::pricingcache::v1::pricing_cache_client::PricingCacheClient;
@@ -16,7 +16,9 @@ pub(crate) fn tests() -> Vec<Test> {
     vec![
         test!("rpc_access", alone, a_service_reaches_another_and_a_third_is_refused),
         test!("rpc_access", alone, a_token_that_is_not_for_us_is_refused),
-        test!("rpc_access", alone, people_read_freely_and_need_a_grant_to_change_something),
+        test!("rpc_access", alone, a_token_for_one_service_is_refused_at_every_other),
+        test!("rpc_access", alone, people_need_one_grant_to_read_and_another_to_change_something),
+        test!("rpc_access", alone, services_reach_each_other_over_ipv6_alone),
         test!("rpc_access", alone, a_wrong_flag_ends_the_process_with_one_line_and_status_64),
     ]
 }
@@ -67,7 +69,39 @@ async fn a_token_that_is_not_for_us_is_refused(stack: Stack) -> Result<()> {
     Ok(())
 }
 
-async fn people_read_freely_and_need_a_grant_to_change_something(stack: Stack) -> Result<()> {
+/// What an intruder in one service could do with the tokens that are shown to it.
+async fn a_token_for_one_service_is_refused_at_every_other(stack: Stack) -> Result<()> {
+    let read = |service| match service {
+        runtime::Service::Provisioner => "karpenter.provisioner.v1.Provisioner/GetSnapshot",
+        runtime::Service::Disruption => "karpenter.disruption.v1.Disruption/ListCandidates",
+        runtime::Service::Termination => "karpenter.termination.v1.Termination/ListDrains",
+        runtime::Service::InterruptionWatcher => {
+            "karpenter.interruptionwatcher.v1.InterruptionWatcher/ListEvents"
+        }
+        runtime::Service::PricingCache => LIST,
+    };
+    let order = ["pricing-cache", "provisioner", "termination", "disruption", "interruption-watcher"];
+    let running: Vec<Service> =
+        order.iter().map(|name| Service::start(&stack, name, 1, &[])).collect::<Result<_>>()?;
+    let mut wrong = Vec::new();
+    for made_for in runtime::Service::ALL {
+        let token = stack.token("operator", &[&made_for.audience()]).await?;
+        for (name, callee) in order.iter().zip(&running) {
+            let shown_to = runtime::Service::ALL.into_iter().find(|service| service.as_str() == *name);
+            let shown_to = shown_to.context("a service")?;
+            let output = grpcurl(&stack, Some(&token), &["-d", "{}", &callee.grpc, read(shown_to)])?;
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            if said.contains("Unauthenticated") == (made_for == shown_to) {
+                wrong.push(format!("a token for {made_for}, shown to {shown_to}: {said}"));
+            }
+        }
+    }
+    running.iter().rev().try_for_each(|service| service.stop(&stack))?;
+    ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(())
+}
+
+async fn people_need_one_grant_to_read_and_another_to_change_something(stack: Stack) -> Result<()> {
     let callee = Service::start(&stack, "pricing-cache", 1, &[])?;
     let client = stack.admin().await?;
     let space = namespace(&client, "people").await?;
@@ -79,7 +113,7 @@ async fn people_read_freely_and_need_a_grant_to_change_something(stack: Stack) -
     accounts.create(&PostParams::default(), &person).await?;
     let request = TokenRequest {
         spec: TokenRequestSpec {
-            audiences: vec![runtime::grpc::AUDIENCE.to_owned()],
+            audiences: vec![runtime::Service::PricingCache.audience()],
             ..TokenRequestSpec::default()
         },
         ..TokenRequest::default()
@@ -99,34 +133,61 @@ async fn people_read_freely_and_need_a_grant_to_change_something(stack: Stack) -
     ensure!(healthy.contains("SERVING") && !healthy.contains("NOT_SERVING"), "health says {healthy}");
 
     let read = said(LIST)?;
-    ensure!(!read.contains("PermissionDenied") && !read.contains("Unauthenticated"), "reading: {read}");
-    let change = said(REPORT)?;
-    ensure!(change.contains("PermissionDenied"), "changing without a grant: {change}");
+    ensure!(read.contains("PermissionDenied"), "reading without a grant: {read}");
 
     let bindings: Api<ClusterRoleBinding> = Api::all(client);
-    let grant = ClusterRoleBinding {
-        metadata: ObjectMeta { name: Some(space.clone()), ..ObjectMeta::default() },
+    let outcome = async {
+        for (role, opened) in [("karpenter-viewer", LIST), ("karpenter-operator", REPORT)] {
+            let change = said(REPORT)?;
+            ensure!(change.contains("PermissionDenied"), "changing without the grant for it: {change}");
+            bindings.create(&PostParams::default(), &binding(&space, role)).await?;
+            eventually("the grant to count", || async {
+                let answer = said(opened)?;
+                Ok((!answer.contains("PermissionDenied")).then_some(()))
+            })
+            .await?;
+        }
+        Ok(())
+    }
+    .await;
+    for role in ["karpenter-viewer", "karpenter-operator"] {
+        bindings.delete(&format!("{space}-{role}"), &DeleteParams::default()).await?;
+    }
+    callee.stop(&stack)?;
+    outcome
+}
+
+fn binding(space: &str, role: &str) -> ClusterRoleBinding {
+    ClusterRoleBinding {
+        metadata: ObjectMeta { name: Some(format!("{space}-{role}")), ..ObjectMeta::default() },
         role_ref: RoleRef {
             api_group: "rbac.authorization.k8s.io".to_owned(),
             kind: "ClusterRole".to_owned(),
-            name: "karpenter-operator".to_owned(),
+            name: role.to_owned(),
         },
         subjects: Some(vec![Subject {
             kind: "ServiceAccount".to_owned(),
             name: "person".to_owned(),
-            namespace: Some(space.clone()),
+            namespace: Some(space.to_owned()),
             ..Subject::default()
         }]),
-    };
-    bindings.create(&PostParams::default(), &grant).await?;
-    let let_in = eventually("the grant to count", || async {
-        let answer = said(REPORT)?;
-        Ok((!answer.contains("PermissionDenied")).then_some(()))
-    })
-    .await;
-    bindings.delete(&space, &DeleteParams::default()).await?;
+    }
+}
+
+async fn services_reach_each_other_over_ipv6_alone(stack: Stack) -> Result<()> {
+    let callee = Service::start(&stack, "pricing-cache", 1, &["--grpc-addr=[::1]:0"])?;
+    let trust: Api<ConfigMap> = Api::namespaced(stack.admin().await?, "kube-system");
+    let published = trust.get("karpenter-pricing-cache-trust").await?.data.unwrap_or_default();
+    // Ready only when it has the catalogue from pricing-cache.
+    let caller = Service::start(&stack, "provisioner", 1, &[])?;
+    let answer = report_as(&stack, runtime::Service::Provisioner).await?;
+    caller.stop(&stack)?;
     callee.stop(&stack)?;
-    let_in
+    let addresses: Vec<&String> =
+        published.iter().filter(|(key, _)| key.ends_with(".addr")).map(|(_, addr)| addr).collect();
+    ensure!(addresses.iter().all(|addr| addr.starts_with("[::1]:")), "published {addresses:?}");
+    ensure!(was_let_in(answer), "over IPv6 the provisioner was answered {answer:?}");
+    Ok(())
 }
 
 async fn a_wrong_flag_ends_the_process_with_one_line_and_status_64(_stack: Stack) -> Result<()> {

@@ -16,7 +16,8 @@ use crate::removal_scene::{Options, Scene};
 
 pub(crate) fn tests() -> Vec<Test> {
     vec![
-        test!("termination_asked", terminate_stores_deletion_and_deadline_and_refuses_namesakes),
+        test!("termination_asked", terminate_stores_deletion_and_deadline_and_refuses_namesakes)
+            .expecting(&["without eviction"]),
         test!("termination_asked", a_person_watches_a_drain_from_its_obstacle_to_its_end),
         test!("termination_asked", the_stages_of_a_removal_continue_the_trace_of_the_node),
         test!(

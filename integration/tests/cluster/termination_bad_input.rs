@@ -11,10 +11,12 @@ use crate::termination::ignore_missing;
 pub(crate) fn tests() -> Vec<Test> {
     vec![
         test!("termination_bad_input", an_instance_that_is_not_provably_ours_is_never_ended),
+        test!("termination_bad_input", an_instance_without_the_cluster_name_is_ended_by_its_claims_proof),
         test!("termination_bad_input", a_claim_that_shares_its_instance_leaves_it_to_the_other),
         test!("termination_bad_input", a_finalizer_of_others_is_named_and_waited_for),
         test!("termination_bad_input", a_node_without_provider_id_is_drained_and_released_with_a_warning),
-        test!("termination_bad_input", a_deadline_nobody_can_read_is_told_and_one_in_the_past_counts),
+        test!("termination_bad_input", a_deadline_nobody_can_read_is_told_and_one_in_the_past_counts)
+            .expecting(&["without eviction"]),
     ]
 }
 
@@ -51,6 +53,20 @@ async fn an_instance_that_is_not_provably_ours_is_never_ended(stack: Stack) -> R
         .map(drop)
         .or_else(ignore_missing)?;
     Ok(())
+}
+
+/// Older releases did not write `eks:eks-cluster-name`, and people edit tags.
+async fn an_instance_without_the_cluster_name_is_ended_by_its_claims_proof(stack: Stack) -> Result<()> {
+    let scene = Scene::new(stack, "older").await?;
+    let name = scene.name(1);
+    let instance = scene.node(&name, &Options { untagged: true, ..Options::default() }).await?;
+    let owned = format!("kubernetes.io/cluster/{}", scene.stack.var("CLUSTER_NAME")?);
+    let tags =
+        json!({"karpenter.sh/nodepool": scene.namespace, "karpenter.sh/nodeclaim": name, owned: "owned"});
+    aws::put(&scene.stack, "/instance", &json!({"id": instance, "tags": tags}))?;
+    scene.node_is_ready(&name, true).await?;
+    scene.delete_claim(&name).await?;
+    scene.is_gone(&name, &instance).await
 }
 
 async fn a_claim_that_shares_its_instance_leaves_it_to_the_other(stack: Stack) -> Result<()> {

@@ -19,7 +19,7 @@ pub(crate) fn tests() -> Vec<Test> {
 }
 
 async fn generated_files_are_what_their_scripts_write(_: Stack) -> Result<()> {
-    for script in ["deploy/observability/boards", "deploy/aws/cloudformation"] {
+    for script in ["deploy/observability/boards", "deploy/aws/cloudformation", "deploy/images/version"] {
         let output = Command::new(root().join(script)).arg("--check").output()?;
         ensure!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
     }

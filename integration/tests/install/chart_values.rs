@@ -1,4 +1,4 @@
-//! Values that people have for Karpenter's chart mean the same here, and what the chart promises beside them.
+//! Values that people have for Karpenter's chart mean the same here, and what the chart adds to them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -17,10 +17,14 @@ pub(crate) fn tests() -> Vec<Test> {
     vec![
         test!("chart_values", settings_reach_every_service_under_the_name_it_reads),
         test!("chart_values", resources_of_the_controller_are_shared_out),
-        test!("chart_values", a_service_s_own_value_is_stronger_than_the_umbrella_s),
+        test!("chart_values", a_service_s_own_value_takes_precedence_over_the_umbrella_s),
         test!("chart_values", no_pod_of_ours_may_go_to_a_node_of_a_pool),
         test!("chart_values", people_find_pods_containers_and_metrics_where_they_look),
         test!("chart_values", pods_are_locked_down),
+        test!("chart_values", kubectl_follows_the_logs_of_all_pods_with_default_values),
+        test!("chart_values", one_account_of_the_cluster_serves_all_services),
+        test!("chart_values", services_on_the_host_s_network_have_ports_of_their_own),
+        test!("chart_values", alerts_and_dashboards_come_with_the_chart),
     ]
 }
 
@@ -148,7 +152,7 @@ async fn resources_of_the_controller_are_shared_out(stack: Stack) -> Result<()> 
     Ok(())
 }
 
-async fn a_service_s_own_value_is_stronger_than_the_umbrella_s(stack: Stack) -> Result<()> {
+async fn a_service_s_own_value_takes_precedence_over_the_umbrella_s(stack: Stack) -> Result<()> {
     helm::ensure_programs(&stack)?;
     let objects = render(&stack, "karpenter", &["--values", &values("everything")])?;
     let rendered = deployments(&objects);
@@ -184,7 +188,8 @@ async fn a_service_s_own_value_is_stronger_than_the_umbrella_s(stack: Stack) -> 
         &account.context("termination's account")?["metadata"]["annotations"]["eks.amazonaws.com/role-arn"];
     ensure!(role == "arn:aws:iam::111122223333:role/termination", "{role}");
     // One role for all, as people have it, is on every account.
-    let objects = render(&stack, "karpenter", &["--values", &values("migrating")])?;
+    let role = "serviceAccount.annotations.eks\\.amazonaws\\.com/role-arn=arn:aws:iam::111122223333:role/all";
+    let objects = render(&stack, "karpenter", &["--values", &values("minimal"), "--set", role])?;
     let with_role = objects.iter().filter(|object| {
         object["kind"] == "ServiceAccount"
             && object["metadata"]["annotations"]["eks.amazonaws.com/role-arn"].is_string()
@@ -220,18 +225,29 @@ async fn people_find_pods_containers_and_metrics_where_they_look(stack: Stack) -
         ensure!(container(deployment)["name"] == "controller", "{service}");
         let labels = &deployment["spec"]["template"]["metadata"]["labels"];
         ensure!(labels["app.kubernetes.io/name"] == "karpenter", "{service}: {labels}");
-        let service_object = objects.iter().find(|object| {
-            object["kind"] == "Service" && object["metadata"]["name"] == format!("karpenter-{service}")
-        });
-        let object = service_object.with_context(|| format!("no Service of {service}"))?;
-        ensure!(object["metadata"]["labels"]["app.kubernetes.io/name"] == "karpenter");
-        let ports = object["spec"]["ports"].as_array().context("ports")?;
-        ensure!(ports.iter().any(|port| port["name"] == "http-metrics" && port["port"] == 8080), "{ports:?}");
-        ensure!(
-            object["spec"]["selector"]
-                .as_object()
-                .is_some_and(|selector| { selector.iter().all(|(key, value)| labels[key] == *value) })
-        );
+        // Scrapers find the metrics of all services behind one Service, and of each pod only there.
+        for (name, port, number) in
+            [("karpenter".to_owned(), "http-metrics", 8080), (format!("karpenter-{service}"), "grpc", 9090)]
+        {
+            let found = objects
+                .iter()
+                .find(|object| object["kind"] == "Service" && object["metadata"]["name"] == name.as_str());
+            let object = found.with_context(|| format!("no Service {name}"))?;
+            ensure!(object["metadata"]["labels"]["app.kubernetes.io/name"] == "karpenter");
+            let ports = &object["spec"]["ports"];
+            ensure!(ports[0]["name"] == port && ports[0]["port"] == number && ports[1].is_null(), "{ports}");
+            let selector = object["spec"]["selector"].as_object().context("a selector")?;
+            ensure!(selector.iter().all(|(key, value)| labels[key] == *value), "{name}: {selector:?}");
+        }
+    }
+    // The selector of the provisioner's Deployment is Karpenter's own, and matches no pod of another service.
+    let selector = &rendered["provisioner"]["spec"]["selector"]["matchLabels"];
+    let karpenter_s =
+        json!({"app.kubernetes.io/name": "karpenter", "app.kubernetes.io/instance": "karpenter"});
+    ensure!(*selector == karpenter_s, "{selector}");
+    for (service, deployment) in rendered.iter().filter(|(service, _)| *service != "provisioner") {
+        let labels = &deployment["spec"]["template"]["metadata"]["labels"];
+        ensure!(labels["app.kubernetes.io/instance"] != "karpenter", "{service}: {labels}");
     }
     let monitor =
         objects.iter().find(|object| object["kind"] == "ServiceMonitor").context("ServiceMonitor")?;
@@ -262,5 +278,105 @@ async fn pods_are_locked_down(stack: Stack) -> Result<()> {
     }
     // No secret is shared, so none is made.
     ensure!(!objects.iter().any(|object| object["kind"] == "Secret"));
+    Ok(())
+}
+
+/// kubectl follows at most 5 pods by a selector.
+async fn kubectl_follows_the_logs_of_all_pods_with_default_values(stack: Stack) -> Result<()> {
+    helm::ensure_programs(&stack)?;
+    let pods = |objects: &[Value]| -> u64 {
+        deployments(objects).values().filter_map(|each| each["spec"]["replicas"].as_u64()).sum()
+    };
+    let ours = ["--values", &values("minimal")];
+    ensure!(pods(&render(&stack, "karpenter", &ours)?) == 5);
+    for (profile, count) in [("small", 5), ("highly-available", 10)] {
+        let profile = helm::chart("karpenter").join("profiles").join(format!("{profile}.yaml"));
+        let profile = ["--values", profile.to_str().context("a path in UTF-8")?];
+        let found = pods(&render(&stack, "karpenter", &[ours, profile].concat())?);
+        ensure!(found == count, "{profile:?}: {found} pods");
+    }
+    Ok(())
+}
+
+async fn one_account_of_the_cluster_serves_all_services(stack: Stack) -> Result<()> {
+    helm::ensure_programs(&stack)?;
+    let file = values("minimal");
+    let shared = ["--values", &file, "--set", "serviceAccount.name=karpenter"];
+    let objects = render(&stack, "karpenter", &shared)?;
+    for (service, deployment) in deployments(&objects) {
+        ensure!(deployment["spec"]["template"]["spec"]["serviceAccountName"] == "karpenter", "{service}");
+        ensure!(
+            variables(&deployment)["SHARED_SERVICE_ACCOUNT"].as_deref() == Some("karpenter"),
+            "{service}"
+        );
+    }
+    let accounts = |objects: &[Value]| {
+        let accounts = objects.iter().filter(|object| object["kind"] == "ServiceAccount");
+        accounts
+            .filter_map(|object| Some(object["metadata"]["name"].as_str()?.to_owned()))
+            .collect::<Vec<_>>()
+    };
+    let made = accounts(&objects);
+    ensure!(made.iter().filter(|name| *name == "karpenter").count() == 1, "{made:?}");
+    ensure!(!made.iter().any(|name| name == "karpenter-termination"), "{made:?}");
+    let bindings = objects.iter().filter(|object| {
+        let component = &object["metadata"]["labels"]["app.kubernetes.io/component"];
+        object["kind"].as_str().is_some_and(|kind| kind.ends_with("RoleBinding")) && component.is_string()
+    });
+    let mut count = 0;
+    for binding in bindings {
+        ensure!(binding["subjects"][0]["name"] == "karpenter", "{binding}");
+        count += 1;
+    }
+    ensure!(count >= 10, "{count} bindings");
+    // One that exists already is not made.
+    let existing = [&shared[..], &["--set", "serviceAccount.create=false"]].concat();
+    let made = accounts(&render(&stack, "karpenter", &existing)?);
+    ensure!(!made.iter().any(|name| name == "karpenter"), "{made:?}");
+    Ok(())
+}
+
+async fn services_on_the_host_s_network_have_ports_of_their_own(stack: Stack) -> Result<()> {
+    helm::ensure_programs(&stack)?;
+    let objects =
+        render(&stack, "karpenter", &["--values", &values("minimal"), "--set", "hostNetwork=true"])?;
+    let mut taken = BTreeSet::new();
+    for (service, deployment) in deployments(&objects) {
+        let given = variables(&deployment);
+        for port in container(&deployment)["ports"].as_array().context("ports")? {
+            let number = port["containerPort"].as_u64().context("a number")?;
+            ensure!(taken.insert(number), "{service}: port {number} is taken twice");
+            let variable = match port["name"].as_str() {
+                Some("http-metrics") => "METRICS_PORT",
+                Some("http") => "HEALTH_PROBE_PORT",
+                _ => "GRPC_ADDR",
+            };
+            let value = given[variable].clone().unwrap_or_default();
+            ensure!(value.ends_with(&number.to_string()), "{service}: {variable}={value}, not {number}");
+        }
+        let policy = &deployment["spec"]["template"]["spec"]["dnsPolicy"];
+        ensure!(policy == "ClusterFirstWithHostNet", "{service}: {policy}");
+    }
+    ensure!(taken.len() == 15, "{taken:?}");
+    Ok(())
+}
+
+async fn alerts_and_dashboards_come_with_the_chart(stack: Stack) -> Result<()> {
+    helm::ensure_programs(&stack)?;
+    let file = values("everything");
+    let known = ["--values", &file, "--api-versions", "monitoring.coreos.com/v1"];
+    let objects = render(&stack, "karpenter", &known)?;
+    let rule = objects.iter().find(|object| object["kind"] == "PrometheusRule").context("PrometheusRule")?;
+    let alerts = rule["spec"]["groups"][0]["rules"].as_array().context("alerts")?;
+    ensure!(alerts.iter().any(|alert| alert["alert"] == "KarpenterNoLeader"), "{alerts:?}");
+    let boards = objects.iter().filter(|object| object["kind"] == "ConfigMap");
+    let boards: Vec<&Value> =
+        boards.filter(|map| map["metadata"]["labels"]["grafana_dashboard"] == "1").collect();
+    ensure!(boards.len() == 6, "{} dashboards", boards.len());
+    for board in boards {
+        let data = board["data"].as_object().and_then(|data| data.values().next()?.as_str());
+        let board: Value = serde_json::from_str(data.context("a dashboard")?)?;
+        ensure!(board["panels"].is_array(), "{board}");
+    }
     Ok(())
 }

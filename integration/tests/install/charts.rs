@@ -13,11 +13,16 @@ pub(crate) fn tests() -> Vec<Test> {
         test!("charts", the_api_server_takes_every_rendered_object_as_it_is),
         test!("charts", a_wrong_value_is_refused_with_the_name_of_its_field),
         test!("charts", a_service_is_upgraded_without_touching_the_others),
+        test!("charts", helm_keeps_the_custom_resources_and_annotates_them),
+        test!("charts", keys_without_effect_are_accepted_with_a_warning),
     ]
 }
 
 /// Sets of values of the umbrella chart, in `values/`.
 pub(crate) const SETS: [&str; 4] = ["minimal", "tutorial", "migrating", "everything"];
+
+const DIGEST: &str =
+    "controller.image.digest=sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
 pub(crate) fn values(set: &str) -> String {
     format!("{}/tests/install/values/{set}.yaml", env!("CARGO_MANIFEST_DIR"))
@@ -83,7 +88,18 @@ async fn a_wrong_value_is_refused_with_the_name_of_its_field(stack: Stack) -> Re
         ("termination.autoscaling.enabled=true", &["termination", "autoscaling"]),
         ("controller.resources.requests.cpu=lots", &["controller/resources/requests/cpu"]),
         ("controller.metrics.port=99999", &["controller/metrics/port"]),
-        ("serviceAccount.name=karpenter", &["serviceAccount.name"]),
+        (
+            "serviceAccount.name=karpenter,termination.serviceAccount.annotations.a=b",
+            &["termination.serviceAccount.annotations", "serviceAccount.annotations"],
+        ),
+        ("controller.image.registry=", &["controller.image.registry", "required", "make images"]),
+        (
+            "controller.image.repository=mirror.example/karpenter/controller",
+            &["controller.image.repository", "set controller.image.registry"],
+        ),
+        (DIGEST, &["controller.image.digest", "<service>.image.digest"]),
+        ("controller.healthProbe.port=8080", &["port 8080", "taken twice"]),
+        ("hostNetwork=true,controller.grpc.port=8090", &["port 8090", "hostNetwork"]),
         ("dnsPolicy=Sometimes", &["dnsPolicy"]),
     ];
     let path = chart("karpenter");
@@ -95,7 +111,7 @@ async fn a_wrong_value_is_refused_with_the_name_of_its_field(stack: Stack) -> Re
             path,
             "--dry-run=client",
             "--set",
-            "settings.clusterName=demo",
+            "settings.clusterName=demo,controller.image.registry=registry.example",
             "--set",
             set,
         ];
@@ -131,5 +147,35 @@ async fn a_service_is_upgraded_without_touching_the_others(stack: Stack) -> Resu
         before.iter().zip(&after).filter(|(old, new)| old != new).map(|(_, new)| new).collect();
     ensure!(changed.len() == 1, "{} objects changed", changed.len());
     ensure!(changed[0]["kind"] == "Deployment" && changed[0]["metadata"]["name"] == "karpenter-termination");
+    Ok(())
+}
+
+/// Deleting the CRDs would delete every NodeClaim.
+async fn helm_keeps_the_custom_resources_and_annotates_them(stack: Stack) -> Result<()> {
+    helm::ensure_programs(&stack)?;
+    let own = ["--set", "additionalAnnotations.team=platform"];
+    let rendered = render(&stack, "karpenter-crd", &own)?;
+    ensure!(rendered.len() == api::crd::all().len(), "{} objects", rendered.len());
+    for crd in &rendered {
+        let annotations = &crd["metadata"]["annotations"];
+        ensure!(
+            annotations["helm.sh/resource-policy"] == "keep" && annotations["team"] == "platform",
+            "{crd}"
+        );
+    }
+    Ok(())
+}
+
+async fn keys_without_effect_are_accepted_with_a_warning(stack: Stack) -> Result<()> {
+    helm::ensure_programs(&stack)?;
+    let (path, file) = (chart("karpenter"), values("migrating"));
+    let path = path.to_str().context("a path in UTF-8")?;
+    let call = ["install", "old-values", path, "--dry-run=client", "--values", &file, "-n", "kube-system"];
+    let notes = helm::run(&stack, "helm", &call)?;
+    for warned in
+        ["webhook.*", "postInstallHook.*", "settings.awsFeatureGates", "serviceAccount.name=karpenter"]
+    {
+        ensure!(notes.contains(&format!("WARNING {warned}")), "no warning about {warned} in {notes}");
+    }
     Ok(())
 }

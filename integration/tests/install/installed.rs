@@ -16,6 +16,8 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use runtime::Service;
 use serde_json::json;
 
+use crate::tutorials;
+
 pub(crate) fn tests() -> Vec<Test> {
     // On a cluster of its own: uninstalling takes the accounts with it that local services of earlier tests have tokens of.
     vec![test!(
@@ -164,6 +166,7 @@ async fn tutorial_scale_up(stack: &Stack) -> Result<Workload> {
     for word in ["launched", "registered"] {
         ensure!(told.lines().any(|line| line.contains(word)), "no log line of the scale-up says {word:?}");
     }
+    tutorials::with_pods(stack)?;
     let pools = run(stack, "kubectl", &["get", "nodepools"])?;
     for column in ["NODECLASS", "NODES", "READY"] {
         ensure!(pools.contains(column), "{pools}");

@@ -6,11 +6,16 @@ mod boards;
 mod chart_values;
 mod charts;
 mod check;
+mod fenced;
 mod installed;
 mod page;
 mod queries;
+mod reference;
+mod release_takeover;
+mod releases;
 mod rights;
 mod takeover;
+mod tutorials;
 
 fn main() -> ExitCode {
     let mut tests = Vec::new();
@@ -20,8 +25,12 @@ fn main() -> ExitCode {
     tests.extend(queries::tests());
     tests.extend(rights::tests());
     tests.extend(page::tests());
+    tests.extend(tutorials::tests());
     tests.extend(check::tests());
     tests.extend(takeover::tests());
+    tests.extend(reference::tests());
+    tests.extend(release_takeover::tests());
+    tests.extend(releases::tests());
     tests.extend(installed::tests());
     integration::run_in("install", tests)
 }

@@ -1,39 +1,29 @@
 //! The page of worked grpcurl commands: every one of them is run as it stands there.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use api::{NodeClaim, NodePool};
 use integration::stack::root;
 use integration::workload::Workload;
-use integration::{Service, Stack, Test, test};
+use integration::{Service, Stack, Test, eventually, test};
 use kube::ResourceExt as _;
-use kube::api::ListParams;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::json;
+
+use crate::fenced::{self, Block};
 
 pub(crate) fn tests() -> Vec<Test> {
     vec![test!("page", alone, every_grpcurl_command_of_the_page_works)]
 }
 
-/// Ends a command that streams until it is stopped.
-const STOPPED: i32 = 124;
-
-struct Block {
-    streams: bool,
-    script: String,
+/// Those for a cluster with pods are left out.
+fn blocks(page: &str) -> Vec<Block> {
+    fenced::blocks(page).into_iter().filter(|block| block.kind != "cluster").collect()
 }
 
-/// Fenced blocks in order; those for a cluster with pods are left out.
-fn blocks(page: &str) -> Vec<Block> {
-    let mut found = Vec::new();
-    let mut lines = page.lines();
-    while let Some(line) = lines.next() {
-        let Some(kind) = line.strip_prefix("```sh") else { continue };
-        let script: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
-        if kind.trim() != "cluster" {
-            found.push(Block { streams: kind.trim() == "stream", script: script.join("\n") });
-        }
-    }
-    found
+fn is_stream(block: &Block) -> bool {
+    block.kind == "stream"
 }
 
 async fn every_grpcurl_command_of_the_page_works(stack: Stack) -> Result<()> {
@@ -50,29 +40,64 @@ async fn every_grpcurl_command_of_the_page_works(stack: Stack) -> Result<()> {
     let page = std::fs::read_to_string(root().join("deploy/docs/grpcurl.md"))?;
     let blocks = blocks(&page);
     ensure!(blocks.len() > 10, "only {} blocks were found", blocks.len());
-    for block in &blocks {
-        let each: Vec<&str> =
-            if block.streams { block.script.lines().collect() } else { vec![&block.script] };
-        for script in each {
-            let script = format!("set -euo pipefail; source {}/env\n{script}", stack.dir().display());
-            let mut command = match block.streams {
-                true => Command::new("timeout"),
-                false => Command::new("bash"),
-            };
-            if block.streams {
-                command.args(["5", "bash"]);
-            }
-            command.args(["-c", &script]);
-            command.env("NODE", &node).env("POD", &pod).env("CLAIM", &claim).env("NAMESPACE", &workload.name);
-            let output = command.output()?;
-            let said = String::from_utf8_lossy(&output.stderr);
-            let fine = match block.streams {
-                true => output.status.code() == Some(STOPPED),
-                false => output.status.success() && !output.stdout.is_empty(),
-            };
-            ensure!(fine, "{script}\n{said}");
+    let shell = |script: &str| {
+        let script = format!("set -euo pipefail; source {}/env\n{script}", stack.dir().display());
+        let mut command = Command::new("bash");
+        command.args(["-c", &script]);
+        command.env("NODE", &node).env("POD", &pod).env("CLAIM", &claim).env("NAMESPACE", &workload.name);
+        command
+    };
+    for block in blocks.iter().filter(|block| !is_stream(block)) {
+        let output = shell(&block.script).output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success() && !output.stdout.is_empty(), "{}\n{said}", block.script);
+    }
+    // Last, because something must happen to the nodes for a stream to have something to tell.
+    let streams: Vec<&str> =
+        blocks.iter().filter(|block| is_stream(block)).flat_map(|block| block.script.lines()).collect();
+    ensure!(streams.len() == 4, "{streams:?}");
+    for script in streams {
+        let file = stack.dir().join("stream.json");
+        let mut command = shell(&format!("exec {script}"));
+        let mut child = command.stdin(Stdio::null()).stdout(std::fs::File::create(&file)?).spawn()?;
+        let seen = async {
+            let expected = provoke(script, &workload).await?;
+            eventually(&format!("{expected:?} in the stream of {script}"), || async {
+                Ok(std::fs::read_to_string(&file)?.contains(&expected).then_some(()))
+            })
+            .await
         }
+        .await;
+        child.kill()?;
+        child.wait()?;
+        seen?;
     }
     workload.remove().await?;
     running.iter().try_for_each(|service| service.stop(&stack))
+}
+
+/// Makes happen what a stream tells of, and returns a word that its messages then have.
+async fn provoke(script: &str, workload: &Workload) -> Result<String> {
+    // A command of the page terminates the node that was there.
+    workload.scale("app", 2).await?;
+    workload.running("app", 2).await?;
+    let claims: Api<NodeClaim> = Api::all(workload.client.clone());
+    let there = workload.claims().await?;
+    let claim = there.iter().find(|c| c.metadata.deletion_timestamp.is_none()).context("a claim")?.name_any();
+    match script.rsplit('/').next().unwrap_or_default() {
+        "WatchCatalog" => Ok("epoch".to_owned()),
+        "WatchCluster" => Ok(claim),
+        "WatchDrain" => {
+            claims.delete(&claim, &DeleteParams::default()).await?;
+            Ok(claim)
+        }
+        "WatchCommands" => {
+            let patch = json!({"spec": {"disruption": {"consolidateAfter": "0s"}}});
+            let pools: Api<NodePool> = Api::all(workload.client.clone());
+            pools.patch(&workload.name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+            workload.scale("app", 0).await?;
+            Ok("removeNodes".to_owned())
+        }
+        other => bail!("what does the stream of {other} contain?"),
+    }
 }

@@ -41,6 +41,12 @@ async fn nodes_that_karpenter_made_are_taken_over_as_they_are(stack: Stack) -> R
     let running = start(&stack, &[])?;
     workload.deploy("app", 4, "1500m", json!({})).await?;
     workload.running("app", 4).await?;
+    // Instances get their last tags, one per second, once their nodes have joined.
+    eventually("every claim to be tagged", || async {
+        let tagged = |c: &api::NodeClaim| c.annotations().contains_key("karpenter.k8s.aws/tagged");
+        Ok(workload.claims().await?.iter().all(tagged).then_some(()))
+    })
+    .await?;
     // Nothing is written any more from here on: what is left are the objects.
     for service in &running {
         service.kill(&stack)?;

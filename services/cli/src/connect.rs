@@ -2,29 +2,33 @@
 //! show, and whose token to present.
 //!
 //! ```text
-//!  address      --address, else GRPC_<SERVICE>, else what the service published in the cluster
+//!  address      --address, else GRPC_<SERVICE>, else a replica that published itself, directly or by port-forward (dial)
 //!  certificate  exactly what the service published (ConfigMap karpenter-<service>-trust), read with the person's kubeconfig
 //!  token        --token, else a token for --service-account, asked from the API server with the person's kubeconfig
 //! ```
-//! A published address is a pod's: from outside the cluster's network, forward a port and name it with `--address`.
+//! Nothing but the kubeconfig is needed: RBAC rights to get pods and that ConfigMap, to create pods/portforward, and to create
+//! tokens of the ServiceAccount.
+
+pub(crate) mod dial;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, ServiceAccount};
 use kube::api::{Api, PostParams};
-use kube::config::KubeConfigOptions;
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use runtime::Service;
-use runtime::grpc::AUDIENCE;
+use tokio::sync::OnceCell;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
-use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
+use tonic::transport::Channel;
 
-const CONNECT: Duration = Duration::from_secs(5);
-const CALL: Duration = Duration::from_secs(60);
+use dial::Replica;
 
 /// Flags of every sub-command that asks a running service.
 #[derive(clap::Args, Clone, Debug)]
@@ -33,17 +37,27 @@ pub struct Connection {
     #[arg(long, value_name = "HOST:PORT", help_heading = "Connection")]
     pub address: Option<String>,
 
-    /// Token to present [default: one for --service-account, asked from the API server]
+    /// Token to present [default: requested from the API server for --service-account]
     #[arg(long, env = "KARPENTER_TOKEN", hide_env_values = true, help_heading = "Connection")]
     pub token: Option<String>,
 
-    /// ServiceAccount to ask a token for
+    /// ServiceAccount to request a token for
     #[arg(long, value_name = "NAME", default_value = "karpenter-operator", help_heading = "Connection")]
     pub service_account: String,
 
     /// Namespace of the services
-    #[arg(long, env = "SYSTEM_NAMESPACE", default_value = "kube-system", help_heading = "Connection")]
+    #[arg(
+        long,
+        short = 'n',
+        env = "SYSTEM_NAMESPACE",
+        default_value = "kube-system",
+        help_heading = "Connection"
+    )]
     pub namespace: String,
+
+    /// Kubeconfig file [default: KUBECONFIG, else ~/.kube/config, else the pod's own account]
+    #[arg(long, value_name = "FILE", help_heading = "Connection")]
+    pub kubeconfig: Option<PathBuf>,
 
     /// Context of the kubeconfig
     #[arg(long, help_heading = "Connection")]
@@ -52,6 +66,19 @@ pub struct Connection {
     /// The service runs without TLS and authentication (--insecure-local)
     #[arg(long, help_heading = "Connection", requires = "address")]
     pub insecure: bool,
+
+    /// Set up once: a kubeconfig may run a program for its credentials, which takes a second.
+    #[arg(skip)]
+    pub(crate) shared: SharedClient,
+}
+
+#[derive(Clone, Default)]
+pub(crate) struct SharedClient(Arc<OnceCell<kube::Client>>);
+
+impl fmt::Debug for SharedClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SharedClient")
+    }
 }
 
 /// The transport of a generated client: `PricingCacheClient::new(connection.open(...).await?)`.
@@ -76,31 +103,64 @@ impl Connection {
         let named = self.address.as_deref().or_else(|| from_env.filter(|text| !text.is_empty()));
         if self.insecure {
             let address = named.context("--insecure needs --address")?;
-            let channel = endpoint(&format!("http://{address}"))?.connect().await;
+            let channel = dial::insecurely(address).await;
             let channel = channel.with_context(|| format!("connect to {service} at {address}"))?;
             return Ok(InterceptedService::new(channel, Bearer(None)));
         }
         let client = self.client().await?;
-        let published = self.published(&client, service).await?;
-        let channel = self.reach(service, named, &published).await?;
+        let (channel, bearer) =
+            tokio::try_join!(self.reach(service, named, &client), self.bearer(&client, service))?;
+        Ok(InterceptedService::new(channel, bearer))
+    }
+
+    /// Connects to each replica by itself, for what only the leader knows: to the one at `from_env`, else to all that published
+    /// themselves. With the replica's name, and why it cannot be reached.
+    pub(crate) async fn open_each(
+        &self,
+        service: Service,
+        from_env: Option<&str>,
+    ) -> Result<Vec<(String, Result<Transport>)>> {
+        let named = self.address.as_deref().or_else(|| from_env.filter(|text| !text.is_empty()));
+        if let Some(address) = named {
+            return Ok(vec![(format!("at {address}"), self.open(service, from_env).await)]);
+        }
+        let client = self.client().await?;
+        let replicas = dial::replicas(&self.published(&client, service).await?);
+        let bearer = self.bearer(&client, service).await?;
+        let each = replicas.iter().map(async |replica| {
+            let reached = self.reach_replicas(service, std::slice::from_ref(replica), &client).await;
+            let transport = reached.map(|channel| InterceptedService::new(channel, bearer.clone()));
+            (replica.name.clone(), transport)
+        });
+        Ok(futures::future::join_all(each).await)
+    }
+
+    async fn bearer(&self, client: &kube::Client, service: Service) -> Result<Bearer> {
         let token = match &self.token {
             Some(token) => token.clone(),
-            None => self.request_token(&client).await?,
+            None => self.request_token(client, service).await?,
         };
-        let mut bearer: MetadataValue<Ascii> = format!("Bearer {}", token.trim())
-            .parse()
-            .context("the token has characters that no token has")?;
+        let mut bearer: MetadataValue<Ascii> =
+            format!("Bearer {}", token.trim()).parse().context("the token contains invalid characters")?;
         bearer.set_sensitive(true);
-        Ok(InterceptedService::new(channel, Bearer(Some(bearer))))
+        Ok(Bearer(Some(bearer)))
     }
 
     pub(crate) async fn client(&self) -> Result<kube::Client> {
+        self.shared.0.get_or_try_init(|| self.new_client()).await.cloned()
+    }
+
+    async fn new_client(&self) -> Result<kube::Client> {
         let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
-        let config = match &self.context {
-            Some(_) => kube::Config::from_kubeconfig(&options).await.map_err(anyhow::Error::from),
-            None => kube::Config::infer().await.map_err(anyhow::Error::from),
+        let config = match (&self.kubeconfig, &self.context) {
+            (Some(file), _) => {
+                let read = Kubeconfig::read_from(file).with_context(|| format!("read {}", file.display()))?;
+                kube::Config::from_custom_kubeconfig(read, &options).await.map_err(anyhow::Error::from)
+            }
+            (None, Some(_)) => kube::Config::from_kubeconfig(&options).await.map_err(anyhow::Error::from),
+            (None, None) => kube::Config::infer().await.map_err(anyhow::Error::from),
         };
-        let config = config.context("find the cluster: set KUBECONFIG or --context")?;
+        let config = config.context("find the cluster: set KUBECONFIG, --kubeconfig or --context")?;
         kube::Client::try_from(config).context("set up the client of the cluster")
     }
 
@@ -108,86 +168,56 @@ impl Connection {
         let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &self.namespace);
         let name = service.trust_config_map();
         let found = maps.get_opt(&name).await.with_context(|| {
-            format!("read ConfigMap {}/{name}, in which {service} publishes where it is", self.namespace)
+            format!("read ConfigMap {}/{name}, in which {service} publishes its address", self.namespace)
         })?;
         let data = found.and_then(|map| map.data).unwrap_or_default();
         if data.is_empty() {
-            bail!("{service} is not running: ConfigMap {}/{name} names no replica", self.namespace);
+            bail!(
+                "{service} is not running: ConfigMap {0}/{name} names no replica (-n is the namespace of the services, now {0})",
+                self.namespace
+            );
         }
         Ok(data)
     }
 
-    async fn reach(
-        &self,
-        service: Service,
-        named: Option<&str>,
-        published: &BTreeMap<String, String>,
-    ) -> Result<Channel> {
-        let every_pem =
-            || published.iter().filter(|(key, _)| key.ends_with(".pem")).map(|(_, pem)| pem.as_str());
-        let candidates: Vec<(&str, String)> = match named {
-            // Behind a forwarded port may be any replica.
-            Some(address) => vec![(address, every_pem().collect())],
-            None => published
-                .iter()
-                .filter_map(|(key, address)| Some((key.strip_suffix(".addr")?, address.trim())))
-                .map(|(replica, address)| {
-                    (address, published.get(&format!("{replica}.pem")).cloned().unwrap_or_default())
-                })
-                .collect(),
-        };
-        let mut failures = Vec::new();
-        for (address, pem) in candidates {
-            let tls = ClientTlsConfig::new()
-                .ca_certificate(Certificate::from_pem(pem))
-                .domain_name(service.dns_name(&self.namespace));
-            let connected = async {
-                Ok::<_, anyhow::Error>(
-                    endpoint(&format!("https://{address}"))?.tls_config(tls)?.connect().await?,
-                )
-            };
-            match connected.await {
-                Ok(channel) => return Ok(channel),
-                Err(error) => failures.push(format!("{address}: {error:#}")),
-            }
+    async fn reach(&self, service: Service, named: Option<&str>, client: &kube::Client) -> Result<Channel> {
+        let replicas = dial::replicas(&self.published(client, service).await?);
+        match named {
+            Some(address) => dial::at(address, &service.dns_name(&self.namespace), &replicas)
+                .await
+                .with_context(|| format!("connect to {service} at {address}")),
+            None => self.reach_replicas(service, &replicas, client).await,
         }
-        let hint = "from outside the cluster's network, `kubectl port-forward` to it and use --address";
-        bail!("no replica of {service} can be reached ({hint}): {}", failures.join("; "))
     }
 
-    /// Connects to one replica, trusting what it published.
-    pub(crate) async fn reach_replica(
+    /// Connects to one of these replicas, trusting what each has published.
+    pub(crate) async fn reach_replicas(
         &self,
         service: Service,
-        replica: &str,
-        published: &BTreeMap<String, String>,
+        replicas: &[Replica],
+        client: &kube::Client,
     ) -> Result<Channel> {
-        let own =
-            published.iter().filter(|(key, _)| key.rsplit_once('.').is_some_and(|(name, _)| name == replica));
-        let own = own.map(|(key, value)| (key.clone(), value.clone())).collect();
-        self.reach(service, None, &own).await
+        let pods: Api<Pod> = Api::namespaced(client.clone(), &self.namespace);
+        let domain = service.dns_name(&self.namespace);
+        dial::to_any(&pods, &domain, replicas)
+            .await
+            .with_context(|| format!("no replica of {service} can be reached, directly or by port-forward"))
     }
 
-    async fn request_token(&self, client: &kube::Client) -> Result<String> {
+    async fn request_token(&self, client: &kube::Client, service: Service) -> Result<String> {
         let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), &self.namespace);
-        let spec = TokenRequestSpec { audiences: vec![AUDIENCE.to_owned()], ..TokenRequestSpec::default() };
+        let spec = TokenRequestSpec { audiences: vec![service.audience()], ..TokenRequestSpec::default() };
         let request = TokenRequest { spec, ..TokenRequest::default() };
         let name = &self.service_account;
         let issued = accounts.create_token_request(name, &PostParams::default(), &request).await;
         let issued = issued.with_context(|| {
             format!(
-                "ask a token for ServiceAccount {}/{name}; give one with --token, or another account",
+                "request a token for ServiceAccount {}/{name}; pass one with --token, or choose another account",
                 self.namespace
             )
         })?;
         Ok(issued.status.context("the API server issued no token")?.token)
     }
-}
-
-fn endpoint(address: &str) -> Result<Endpoint> {
-    let endpoint =
-        Endpoint::from_shared(address.to_owned()).with_context(|| format!("{address} is no address"))?;
-    Ok(endpoint.connect_timeout(CONNECT).timeout(CALL))
 }
 
 /// What a service answered instead of an answer, for people.

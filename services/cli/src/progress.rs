@@ -1,16 +1,23 @@
-//! A sign of life on standard error for anything that takes longer than two seconds.
+//! What is being done, on standard error, for anything that takes about a second or longer.
 
 use std::io::{IsTerminal, Write};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_millis(800);
 const PACE: Duration = Duration::from_secs(1);
 /// On a log, a line now and then is enough.
 const PACE_WITHOUT_TERMINAL: Duration = Duration::from_secs(10);
 
-/// Shows what is being done, from two seconds on, until dropped.
+/// Runs `work`, and shows `doing` while it takes time.
+pub(crate) fn while_running<T>(doing: &str, work: impl FnOnce() -> T) -> T {
+    let progress = Progress::start();
+    progress.now(doing);
+    work()
+}
+
+/// Shows what is being done, until dropped.
 pub(crate) struct Progress {
     tell: Option<Sender<String>>,
     thread: Option<JoinHandle<()>>,

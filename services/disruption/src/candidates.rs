@@ -3,37 +3,15 @@
 use std::sync::Arc;
 
 use api::NodePool;
-use api::disruption::{Budget, ConsolidationPolicy};
+use api::disruption::ConsolidationPolicy;
 use jiff::{SignedDuration, Timestamp};
-use policy::budget::Spec;
 use policy::candidate::{self, Consolidatable, Drifted, Leaving, Offering, Policy, Pool, PoolOf, Subject};
-use policy::churn;
 
 use crate::probe::Seen;
 use crate::world::{Claim, DRIFTED, NodeState, World};
 
 /// How long a promise to a pending pod may last: twice the longest batch. The provisioner only says that there is one.
 const PROMISED: SignedDuration = SignedDuration::from_secs(20);
-
-/// A pool's budgets as written.
-pub(crate) fn budget_specs(pool: &NodePool) -> Vec<Spec> {
-    let spec = |budget: &Budget| Spec {
-        nodes: budget.nodes.clone(),
-        reasons: budget
-            .reasons
-            .as_ref()
-            .map(|reasons| reasons.iter().filter_map(|reason| reason.as_str().parse().ok()).collect()),
-        schedule: budget.schedule.clone(),
-        duration: budget.duration.clone(),
-    };
-    pool.spec.disruption.budgets.iter().map(spec).collect()
-}
-
-/// A pool's settings against churn.
-pub(crate) fn churn_of(pool: &NodePool) -> churn::Settings {
-    let annotations = pool.metadata.annotations.as_ref();
-    churn::Settings::read(|key| annotations.and_then(|all| all.get(key)).map(String::as_str))
-}
 
 fn policy_of(pool: &NodePool) -> Policy {
     match pool.spec.disruption.consolidation_policy {
@@ -106,7 +84,6 @@ pub(crate) fn subject(
         pool: pool_of(world, node),
         offering: Offering {
             instance_type: node.instance_type.clone(),
-            // Whether the type is still sold shows in its price.
             type_known: node.instance_type.is_some(),
             capacity_type: node.capacity_type.clone(),
             zone: node.zone.clone(),

@@ -6,15 +6,38 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use model::price::MicroDollars;
 use policy::candidate::Blocked;
+use policy::churn::Realised;
 use policy::command::{Memory, Words};
 use policy::{Method, Reason};
 use proto::types::v1 as types;
 use tracing::Span;
 
+use crate::actor::plus;
 use crate::note::Note;
+use crate::writes::{Error, is_refusal};
 
 /// Nodes named in events and logs.
 const NAMED: usize = 10;
+/// Refusals of the API server in a row, about one member, after which it is given up: 7 seconds with the pauses between them.
+const MOST_REFUSALS: u32 = 4;
+/// Failures of any kind in a row: minutes, in which a leader that reaches no API server has lost its lease.
+const MOST_FAILURES: u32 = 8;
+const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(2);
+/// How long a command may keep its pools from being looked at.
+const LONGEST_UNSETTLED: SignedDuration = SignedDuration::from_secs(20);
+
+/// Before something that failed this many times in a row is tried again: a second, doubled each time.
+pub(crate) fn pause(failures: u32) -> SignedDuration {
+    SignedDuration::from_secs(1 << failures.saturating_sub(1).min(7)).min(LONGEST_PAUSE)
+}
+
+/// Failures in a row about one claim or its node.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Failures {
+    all: u32,
+    refusals: u32,
+    last: String,
+}
 
 /// A node that goes.
 #[derive(Clone, Debug)]
@@ -42,7 +65,7 @@ pub(crate) struct Proposal {
     pub(crate) payback: SignedDuration,
 }
 
-/// How far a command is, for people and for the order of looks.
+/// How far a command is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// Waits for its second look, or is being looked at: nothing was written yet.
@@ -62,8 +85,10 @@ pub(crate) enum Stage {
 }
 
 /// What the last reading of a member's pods found.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Looked {
+    /// When the reading began.
+    pub(crate) at: Timestamp,
     pub(crate) obstacle: Option<Blocked>,
     pub(crate) newcomers: Vec<String>,
 }
@@ -80,10 +105,15 @@ pub(crate) struct Command {
     pub(crate) memory: Memory,
     /// NodeClaims that were ordered: name to uid.
     pub(crate) ordered: BTreeMap<Arc<str>, Arc<str>>,
-    /// When the pods were read, and what was found, by claim.
-    pub(crate) looked: Option<Timestamp>,
+    /// Of these, those that the watch has shown: one that is missing then is gone.
+    pub(crate) shown: BTreeSet<Arc<str>>,
+    /// What reading the pods found, by claim.
     pub(crate) found: BTreeMap<Arc<str>, Looked>,
-    /// Claims that were deleted, whether the watch has told or not.
+    /// Writes and reads that failed, by claim.
+    pub(crate) failures: BTreeMap<Arc<str>, Failures>,
+    /// Orders of replacements in a row that were not answered.
+    pub(crate) refused_orders: u32,
+    /// Claims that were deleted, whether the watch has shown it or not.
     pub(crate) deleted: BTreeSet<Arc<str>>,
 
     pub(crate) stage: Stage,
@@ -92,10 +122,14 @@ pub(crate) struct Command {
     pub(crate) detail: String,
     /// Child tasks of the present step that are still under way.
     pub(crate) open: usize,
+    /// The provisioner is being asked whether the proposal still holds.
+    pub(crate) validating: bool,
     /// When time alone may change what is next.
     pub(crate) wake: Option<Timestamp>,
     /// Something failed: not to be tried again before.
     pub(crate) hold: Option<Timestamp>,
+    /// What came of it after its pods ran again.
+    pub(crate) realised: Option<Realised>,
     pub(crate) span: Span,
 }
 
@@ -124,13 +158,36 @@ impl Command {
         matches!(self.stage, Stage::Done | Stage::RolledBack)
     }
 
-    /// A simulation would not yet see what this command does to the cluster.
-    pub(crate) fn is_unsettled(&self) -> bool {
-        match self.stage {
+    /// A simulation would not yet see what this command does to the cluster. What takes longer than it should does not hold up
+    /// other decisions.
+    pub(crate) fn is_unsettled(&self, now: Timestamp) -> bool {
+        let in_between = match self.stage {
             Stage::Taking | Stage::Ordering | Stage::RollingBack => true,
             Stage::Settling => self.needs > 0,
             _ => false,
-        }
+        };
+        in_between && now < plus(self.changed, LONGEST_UNSETTLED)
+    }
+
+    /// Counts a failed write or read; says how long to wait before the next.
+    pub(crate) fn failed(&mut self, claim: &Arc<str>, error: &Error) -> SignedDuration {
+        let failures = self.failures.entry(Arc::clone(claim)).or_default();
+        failures.all += 1;
+        failures.refusals += u32::from(is_refusal(error));
+        failures.last = error.to_string();
+        pause(failures.all)
+    }
+
+    /// The last error about a member that was tried as often as makes sense.
+    pub(crate) fn refusal(&self, claim: &str) -> Option<String> {
+        let failures = self.failures.get(claim)?;
+        let over = failures.refusals >= MOST_REFUSALS || failures.all >= MOST_FAILURES;
+        over.then(|| failures.last.clone())
+    }
+
+    /// The command goes on without it.
+    pub(crate) fn release(&mut self, claim: &str) {
+        self.proposal.members.retain(|member| *member.claim != *claim);
     }
 
     pub(crate) fn enter(&mut self, stage: Stage, detail: impl Into<String>, now: Timestamp) {

@@ -87,7 +87,7 @@ fn looked_for_reservations(status: &EC2NodeClassStatus) -> bool {
 /// What no object says and the provisioner may have told.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Told<'a> {
-    /// Others of its pool have a price and this one has none; `None` when that cannot be told.
+    /// Its class does not have its instance type any more; `None` when that is not known.
     pub(crate) type_gone: Option<bool>,
     /// The placement group that its class has now.
     pub(crate) group: Option<&'a str>,

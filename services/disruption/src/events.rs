@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use policy::candidate::Notice;
+use policy::churn::Realised;
 use runtime::events::{self, Event, Recorder};
 
 use crate::world::{Claim, NodeState};
@@ -86,6 +88,14 @@ impl Events {
         self.both(about, |object| Event::normal(object, "ConsolidationApproved", why));
     }
 
+    /// The command begins; the name that older tutorials look for.
+    pub(crate) fn initiated(&self, about: (Option<&NodeState>, Option<&Claim>), command: &str) {
+        self.both(about, |object| {
+            Event::normal(object, "DisruptionInitiated", format!("Disrupting: {command}"))
+                .distinct([command.to_owned()])
+        });
+    }
+
     pub(crate) fn launching(&self, about: &Claim, reason: &str) {
         let event =
             Event::normal(claim(about), "DisruptionLaunching", format!("Launching NodeClaim: {reason}"));
@@ -110,6 +120,23 @@ impl Events {
             Event::normal(object, "DisruptionRolledBack", format!("{command} was taken back: {why}"))
                 .distinct([command.to_owned()])
         });
+    }
+
+    /// Ours: a command saved less than half of what it promised, and its pool backs off.
+    pub(crate) fn savings_missed(
+        &self,
+        about: &api::NodePool,
+        command: &str,
+        realised: Realised,
+        until: Timestamp,
+    ) {
+        let Realised { promised, saving, extra_nodes } = realised;
+        let message = format!(
+            "{command} saved ${saving} of the promised ${promised} an hour: {extra_nodes} more node(s) were bought for its pods; no consolidation of this NodePool before {until}"
+        );
+        self.0.publish(
+            Event::warning(pool(about), "ConsolidationSavingsMissed", message).distinct([command.to_owned()]),
+        );
     }
 
     pub(crate) fn repair_blocked(&self, about: (Option<&NodeState>, Option<&Claim>), why: &str) {

@@ -13,9 +13,9 @@ use proto::disruption::v1::disruption_server::{Disruption, DisruptionServer, SER
 use proto::types::v1 as types;
 use runtime::grpc::{Access, GrpcServer, Humans, errors};
 use tokio::sync::watch;
-use tonic::{Request, Response, Status};
+use tonic::{Code, Request, Response, Status};
 
-use crate::actor::{Disruptions, NodeReport, Report, Silent};
+use crate::actor::{Disruptions, NodeReport, NotCancelled, Report, Silent};
 use crate::command::{Command, Stage};
 
 pub(crate) fn server(disruptions: Disruptions) -> GrpcServer {
@@ -23,7 +23,8 @@ pub(crate) fn server(disruptions: Disruptions) -> GrpcServer {
         .allow(SERVICE_NAME, "ListCandidates", &[], Humans::Read)
         .allow(SERVICE_NAME, "ExplainNode", &[], Humans::Read)
         .allow(SERVICE_NAME, "ListCommands", &[], Humans::Read)
-        .allow(SERVICE_NAME, "WatchCommands", &[], Humans::Read);
+        .allow(SERVICE_NAME, "WatchCommands", &[], Humans::Read)
+        .allow(SERVICE_NAME, "CancelCommand", &[], Humans::Granted);
     GrpcServer::new(access).add_service(DisruptionServer::new(Handler { disruptions }))
 }
 
@@ -113,6 +114,25 @@ impl Disruption for Handler {
         let ended = commands.ended.iter().filter(|_| request.get_ref().with_ended);
         let commands = commands.under_way.iter().chain(ended).map(wire).collect();
         Ok(Response::new(pb::ListCommandsResponse { commands }))
+    }
+
+    async fn cancel_command(
+        &self,
+        request: Request<pb::CancelCommandRequest>,
+    ) -> Result<Response<pb::CancelCommandResponse>, Status> {
+        let id = request.into_inner().id;
+        let cancelled = self.disruptions.cancel(&id).await.map_err(status)?;
+        let command = cancelled.map_err(|why| match why {
+            NotCancelled::NotLeading => errors::not_leader(None),
+            NotCancelled::Unknown => errors::not_found("command", &id),
+            NotCancelled::TooLate => errors::status(
+                Code::Aborted,
+                "TOO_LATE",
+                format!("command {id} cannot be taken back: its NodeClaims are being deleted, or it is over"),
+                [("command", id.clone())],
+            ),
+        })?;
+        Ok(Response::new(pb::CancelCommandResponse { command: Some(wire(&command)) }))
     }
 
     type WatchCommandsStream = BoxStream<'static, Result<pb::WatchCommandsResponse, Status>>;
@@ -288,6 +308,8 @@ fn wire(command: &Command) -> pb::Command {
         changed_at: Some(timestamp(command.changed)),
         detail: command.detail.clone(),
         payback_seconds: command.proposal.payback.as_secs(),
+        realised_micro_usd_per_hour: command.realised.map(|realised| realised.saving.get()),
+        extra_nodes: command.realised.map_or(0, |realised| realised.extra_nodes),
     }
 }
 

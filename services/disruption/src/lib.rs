@@ -5,7 +5,7 @@
 //! world       what the cluster looks like, from watches and from the answers to our writes
 //! candidates  from the world to the questions of `policy`;  drift: the same for drift
 //! actor       decides with `policy`, carries commands out, takes them back
-//! search      one look for nodes to remove;  probe: what-ifs, asked of all provisioners
+//! simulation  drives the search of `consolidation` for nodes to remove;  probe: what-ifs, asked of all provisioners
 //! note, take  a command as it is written on its claims and nodes, and taken off again
 //! writes      every write to the Kubernetes API;  grpc, events, metrics: what others see
 //! ```
@@ -20,7 +20,7 @@ mod grpc;
 mod metrics;
 mod note;
 mod probe;
-mod search;
+mod simulation;
 mod take;
 mod world;
 mod writes;

@@ -1,9 +1,15 @@
 //! Every metric of disruption, with the reference's names, labels and buckets.
 
-use prometheus_client::encoding::EncodeLabelSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use jiff::Timestamp;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric as _};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::Histogram;
 
 pub(crate) use runtime::metrics::Disrupted;
@@ -65,6 +71,11 @@ pub(crate) struct Cause {
     pub(crate) cause: &'static str,
 }
 
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(crate) struct Outcome {
+    pub(crate) outcome: &'static str,
+}
+
 type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 
 /// Cheap to clone.
@@ -91,6 +102,46 @@ pub(crate) struct Metrics {
     pub(crate) taint_delay: Histogram,
     /// Ours: commands that were taken back after their nodes were tainted.
     pub(crate) rolled_back: Family<Cause, Counter>,
+    /// Ours: replacements of commands that were carried out, and those that were launched for nothing.
+    pub(crate) replacements: Family<Outcome, Counter>,
+    /// Ours: savings that commands promised, and the part of them that was not realised, in dollars per hour.
+    pub(crate) promised_savings: Counter<f64, AtomicU64>,
+    pub(crate) missed_savings: Counter<f64, AtomicU64>,
+    /// Ours: nodes bought for pods that a command had moved.
+    pub(crate) extra_nodes: Counter,
+    /// Ours: when a look for nodes to remove last came to its end.
+    pub(crate) passes: PassAge,
+}
+
+/// When a look last came to its end, in seconds of the Unix epoch; 0 where this replica does not lead. The age is worked out when
+/// a scraper asks, so that it grows also while nothing moves.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PassAge(Arc<AtomicI64>);
+
+impl PassAge {
+    pub(crate) fn completed(&self, now: Timestamp) {
+        self.0.store(now.as_second(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn follows(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+
+    fn seconds(&self, now: Timestamp) -> i64 {
+        match self.0.load(Ordering::Relaxed) {
+            0 => 0,
+            at => now.as_second().saturating_sub(at).max(0),
+        }
+    }
+}
+
+impl Collector for PassAge {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let seconds = ConstGauge::new(self.seconds(Timestamp::now()));
+        let name = "karpenter_disruption_seconds_since_last_pass";
+        let help = "Seconds since the leader last looked through the whole cluster for nodes to remove";
+        seconds.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)
+    }
 }
 
 /// The reference's buckets for durations.
@@ -121,6 +172,11 @@ impl Metrics {
             look: Histogram::new(DURATIONS),
             taint_delay: Histogram::new([0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0]),
             rolled_back: Family::default(),
+            replacements: Family::default(),
+            promised_savings: Counter::default(),
+            missed_savings: Counter::default(),
+            extra_nodes: Counter::default(),
+            passes: PassAge::default(),
         };
         let m = &metrics;
         // No search is cut off here; the series exist for dashboards that expect them.
@@ -217,6 +273,55 @@ impl Metrics {
             "Commands that were taken back after their nodes were tainted",
             m.rolled_back.clone(),
         );
+        // Both exist from the start: an alert on a rate needs the 0 before the first 1.
+        for outcome in ["used", "dropped"] {
+            let _ = m.replacements.get_or_create(&Outcome { outcome });
+        }
+        registry.register(
+            "karpenter_disruption_replacements_total",
+            "Replacements of commands that were carried out (used), and those launched for commands that were taken back (dropped)",
+            m.replacements.clone(),
+        );
+        registry.register(
+            "karpenter_disruption_promised_savings_dollars_per_hour_total",
+            "Savings that consolidation commands promised, of those whose pods run again",
+            m.promised_savings.clone(),
+        );
+        registry.register(
+            "karpenter_disruption_missed_savings_dollars_per_hour_total",
+            "The part of the promised savings that was spent on nodes for moved pods that found no place",
+            m.missed_savings.clone(),
+        );
+        registry.register(
+            "karpenter_disruption_extra_nodes_total",
+            "Nodes bought for pods that consolidation had moved",
+            m.extra_nodes.clone(),
+        );
+        registry.register_collector(m.passes.clone());
         metrics
+    }
+
+    /// Counts a NodeClaim that is deleted by its exact reason and, as older boards expect it, under the group `consolidation`.
+    pub(crate) fn disrupted(&self, labels: &Disrupted) {
+        self.disrupted.get_or_create(labels).inc();
+        if matches!(labels.reason, "empty" | "underutilized") {
+            let group = Disrupted { reason: "consolidation", ..labels.clone() };
+            self.disrupted.get_or_create(&group).inc();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_age_of_the_last_pass_grows_and_a_follower_has_none() {
+        let (age, at) = (PassAge::default(), |second| Timestamp::from_second(second).unwrap());
+        assert_eq!(age.seconds(at(1000)), 0);
+        age.completed(at(1000));
+        assert_eq!(age.seconds(at(1090)), 90);
+        age.follows();
+        assert_eq!(age.seconds(at(2000)), 0);
     }
 }

@@ -1,10 +1,11 @@
 //! Questions to the provisioner: what-ifs over all its replicas, what it believes about nodes, and the one order, for
 //! replacements, to its leader.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use consolidation::search::Question;
 use model::price::MicroDollars;
 use proto::provisioner::v1 as pb;
 use proto::provisioner::v1::provisioner_client::ProvisionerClient;
@@ -13,37 +14,22 @@ use runtime::grpc::{Caller, Peers};
 use tonic::Status;
 
 use crate::metrics::Metrics;
+use crate::simulation::{Simulate, is_about_a_node, request};
 
 /// Simulations of a large cluster take a while; nothing waits for a stream but the look that asked.
 const STREAM: Duration = Duration::from_secs(300);
+/// A share that a replica leaves unanswered is sent to the others at most this often.
+const ROUNDS: usize = 3;
 /// A snapshot with all nodes of a large cluster.
 const LARGEST_ANSWER: usize = 256 << 20;
-
-/// A removal to simulate.
-#[derive(Clone, Debug)]
-pub(crate) struct Removal {
-    pub(crate) nodes: Vec<Arc<str>>,
-    pub(crate) purpose: pb::SimulationPurpose,
-    /// Replacements must cost less than this together; zero for no limit.
-    pub(crate) below: MicroDollars,
-}
-
-impl Removal {
-    fn request(&self) -> pb::SimulateRequest {
-        pb::SimulateRequest {
-            remove_nodes: self.nodes.iter().map(|node| node.to_string()).collect(),
-            purpose: self.purpose.into(),
-            replacement_below_micro_usd: self.below.get().max(0),
-            ..pb::SimulateRequest::default()
-        }
-    }
-}
 
 /// What the provisioner's leader believes about a node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     /// `None` where it cannot be priced.
     pub(crate) price: Option<MicroDollars>,
+    /// Whether its EC2NodeClass has its instance type, apart from any price; `None` when nothing is known of the class.
+    pub(crate) type_known: Option<bool>,
     /// A pending pod was just sent there.
     pub(crate) nominated: bool,
     /// Placeholders of capacity buffers stand on it.
@@ -77,37 +63,43 @@ impl Probes {
         ProvisionerClient::new(caller).max_decoding_message_size(LARGEST_ANSWER)
     }
 
-    pub(crate) async fn ask(&self, removal: &Removal) -> Result<pb::SimulateResponse, Status> {
+    pub(crate) async fn ask(&self, question: &Question) -> Result<pb::SimulateResponse, Status> {
         self.metrics.probes.inc();
         let mut client = Self::client(self.peers.any().deadline(STREAM));
-        Ok(client.simulate(removal.request()).await?.into_inner())
+        Ok(client.simulate(request(question)).await?.into_inner())
     }
 
     /// All at once, spread over the replicas that are there: every replica works on its share of one stream. One answer for
-    /// each removal, in order. What a replica that went away left open is asked of the others.
-    pub(crate) async fn ask_many(
+    /// each question, in order. What a replica that went away left open is asked of the others.
+    async fn ask_many(
         &self,
-        removals: &[Removal],
+        questions: &[Question],
     ) -> Result<Vec<Result<pb::SimulateResponse, String>>, Status> {
-        let mut answers: Vec<Option<Result<pb::SimulateResponse, String>>> = vec![None; removals.len()];
+        let mut answers: Vec<Option<Result<pb::SimulateResponse, String>>> = vec![None; questions.len()];
         let mut failed: Option<Status> = None;
-        for _ in 0..3 {
-            let open: Vec<usize> = (0..removals.len()).filter(|&index| answers[index].is_none()).collect();
+        // Replicas that did not answer all of their share: the others get what is left of it.
+        let mut silent: BTreeSet<String> = BTreeSet::new();
+        for _ in 0..ROUNDS {
+            let open: Vec<usize> = (0..questions.len()).filter(|&index| answers[index].is_none()).collect();
             if open.is_empty() {
                 break;
             }
-            let replicas = self.peers.replicas();
-            let callers: Vec<Caller> = if replicas.is_empty() {
-                vec![self.peers.any()]
+            let known = self.peers.replicas();
+            let replicas: Vec<&String> = known.iter().filter(|name| !silent.contains(*name)).collect();
+            let callers: Vec<(Option<&String>, Caller)> = if replicas.is_empty() {
+                vec![(None, self.peers.any())]
             } else {
-                replicas.iter().map(|name| self.peers.replica(name)).collect()
+                replicas.into_iter().map(|name| (Some(name), self.peers.replica(name))).collect()
             };
-            let shares = (0..callers.len())
-                .map(|turn| open.iter().copied().skip(turn).step_by(callers.len()).collect());
-            let shares: Vec<Vec<usize>> = shares.collect();
-            let streams = callers.into_iter().zip(shares).filter(|(_, share)| !share.is_empty());
-            let streams = streams.map(|(caller, share)| self.stream(caller, share, removals));
-            for (got, end) in futures::future::join_all(streams).await {
+            let count = callers.len();
+            let streams = callers.into_iter().enumerate().map(|(turn, (name, caller))| {
+                let share: Vec<usize> = open.iter().copied().skip(turn).step_by(count).collect();
+                async move { (name, share.len(), self.stream(caller, share, questions).await) }
+            });
+            for (name, asked, (got, end)) in futures::future::join_all(streams).await {
+                if got.len() < asked {
+                    silent.extend(name.cloned());
+                }
                 for (index, answer) in got {
                     answers[index] = Some(answer);
                 }
@@ -126,13 +118,13 @@ impl Probes {
         &self,
         caller: Caller,
         share: Vec<usize>,
-        removals: &[Removal],
+        questions: &[Question],
     ) -> (Vec<(usize, Result<pb::SimulateResponse, String>)>, Result<(), Status>) {
         let asked: Vec<pb::SimulateManyRequest> = share
             .iter()
             .map(|&index| pb::SimulateManyRequest {
                 id: index as u64,
-                request: Some(removals[index].request()),
+                request: Some(request(&questions[index])),
             })
             .collect();
         self.metrics.probes.inc_by(asked.len() as u64);
@@ -142,7 +134,7 @@ impl Probes {
             let mut answers = client.simulate_many(futures::stream::iter(asked)).await?.into_inner();
             while let Some(answer) = answers.message().await? {
                 let Ok(index) = usize::try_from(answer.id) else { continue };
-                if index < removals.len() {
+                if index < questions.len() {
                     got.push((index, answer.response.ok_or(answer.error)));
                 }
             }
@@ -165,6 +157,7 @@ impl Probes {
             let price = node.offering.as_ref().map(|offering| offering.micro_usd_per_hour);
             let seen = Seen {
                 price: price.filter(|price| *price > 0).map(MicroDollars::new),
+                type_known: node.type_known,
                 nominated: node.nominated,
                 holds_buffers: node.holds_buffers,
             };
@@ -188,5 +181,20 @@ impl Probes {
     ) -> Result<Vec<types::ObjectRef>, Status> {
         let mut client = Self::client(self.peers.leader());
         Ok(client.create_replacements(request).await?.into_inner().node_claims)
+    }
+}
+
+impl Simulate for Probes {
+    /// A single question goes to any replica, several are spread over all.
+    async fn simulate(
+        &self,
+        questions: &[Question],
+    ) -> Result<Vec<Result<pb::SimulateResponse, String>>, Status> {
+        let [question] = questions else { return self.ask_many(questions).await };
+        match self.ask(question).await {
+            Ok(answer) => Ok(vec![Ok(answer)]),
+            Err(status) if is_about_a_node(&status) => Ok(vec![Err(status.message().to_owned())]),
+            Err(status) => Err(status),
+        }
     }
 }

@@ -15,22 +15,21 @@ fn targets(member: &Member) -> (Target<'_>, Target<'_>) {
     (claim, Target { name: &member.node, uid: &member.node_uid })
 }
 
-/// `reason`: why it goes, once that may be known.
-pub(crate) async fn on(
+pub(crate) async fn on(writes: &Writes, member: &Member, note: &str) -> Result<Vec<Fact>, Error> {
+    let (claim, node) = targets(member);
+    let noted = applied(writes.annotate(claim, &[(labels::COMMAND, Some(note))]).await?);
+    Ok(vec![noted, applied(writes.taint(node, true).await?)])
+}
+
+/// Why it goes, once that may be known.
+pub(crate) async fn mark(
     writes: &Writes,
     member: &Member,
-    note: &str,
-    reason: Option<Reason>,
+    reason: Reason,
     now: Timestamp,
-) -> Result<Vec<Fact>, Error> {
-    let (claim, node) = targets(member);
-    let mut facts = vec![applied(writes.annotate(claim, &[(labels::COMMAND, Some(note))]).await?)];
-    facts.push(applied(writes.taint(node, true).await?));
-    if let Some(reason) = reason {
-        let mark = (DISRUPTION_REASON, Some(Finding::holds_because(reason.as_str(), reason.as_str())));
-        facts.push(applied(writes.mark(claim, &[mark], None, now).await?));
-    }
-    Ok(facts)
+) -> Result<Fact, Error> {
+    let mark = (DISRUPTION_REASON, Some(Finding::holds_because(reason.as_str(), reason.as_str())));
+    Ok(applied(writes.mark(targets(member).0, &[mark], None, now).await?))
 }
 
 /// Takes only the reason off the claim: its version changes, so that a deletion that a former leader sent is refused.

@@ -1,4 +1,4 @@
-//! Every write to the Kubernetes API, one function each, and the one read that must not come from a watch. All writes are
+//! Every write to the Kubernetes API, one function each, and the reads that must not come from a watch. All writes are
 //! conditional (uid or resourceVersion) and may be repeated: none can hit a namesake or undo somebody else's change. Where
 //! another writer was faster, the object is read again and the change made anew.
 
@@ -7,7 +7,7 @@ use api::{NodeClaim, NodePool};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions, VersionMatch};
 use kube::{Api, Client, Resource};
 use model::labels;
 use runtime::writes::timely;
@@ -185,11 +185,35 @@ impl Writes {
         }
     }
 
-    /// The pods of a node as the API server has them now, not as a watch last heard.
-    pub(crate) async fn pods_on(&self, node: &str) -> Result<Vec<Pod>, Error> {
+    /// All claims as the API server has them now: the former leader may have written on them what no watch has shown yet.
+    pub(crate) async fn all_claims(&self) -> Result<Vec<NodeClaim>, Error> {
+        Ok(timely(self.claims().list(&ListParams::default())).await?.items)
+    }
+
+    /// The pods of a node as the API server has them, at `version` or later. Such a list comes from the server's watch cache on
+    /// every version of Kubernetes; where the cache is behind, or versions of pods and nodes cannot be compared (another etcd),
+    /// the newest list is read, which older servers make from all pods.
+    pub(crate) async fn pods_on(&self, node: &str, version: Option<u64>) -> Result<Vec<Pod>, Error> {
         let pods: Api<Pod> = Api::all(self.client.clone());
-        let params = ListParams::default().fields(&format!("spec.nodeName={node}"));
-        Ok(timely(pods.list(&params)).await?.items)
+        let newest = ListParams::default().fields(&format!("spec.nodeName={node}"));
+        if let Some(version) = version {
+            let params = newest.clone().at(&version.to_string()).matching(VersionMatch::NotOlderThan);
+            match timely(pods.list(&params)).await {
+                Ok(list) => return Ok(list.items),
+                Err(error) if is_refusal(&error) => return Err(error),
+                Err(_) => {}
+            }
+        }
+        Ok(timely(pods.list(&newest)).await?.items)
+    }
+}
+
+/// The same call will be refused again: the API server understood it, or the object is gone.
+pub(crate) fn is_refusal(error: &Error) -> bool {
+    match error {
+        Error::Gone => true,
+        Error::Api(kube::Error::Api(status)) => (400..500).contains(&status.code) && status.code != 429,
+        Error::Api(_) | Error::Conflict | Error::Timeout => false,
     }
 }
 

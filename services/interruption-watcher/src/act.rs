@@ -80,7 +80,7 @@ impl Actions {
         // Side by side: the provisioner gathers for a second before it decides, so the mark is there in time.
         let (marked, mut acted) = tokio::join!(mark, self.follow(kind, claim, order));
         if marked == Some(false) {
-            acted.detail.push_str("; pricing-cache could not be told yet that the offering is unavailable");
+            acted.detail.push_str("; the unavailable offering could not be reported to pricing-cache yet");
         }
         acted
     }
@@ -114,7 +114,7 @@ impl Actions {
                     kind = kind.as_str(),
                     nodeclaim = &*claim.name,
                     instance = &*claim.instance,
-                    "nodeclaim handed over for removal"
+                    "nodeclaim handed over to termination"
                 );
                 finished(done, until(deadline))
             }

@@ -48,16 +48,16 @@ impl Events {
 
 fn told(kind: Kind) -> Option<(&'static str, &'static str)> {
     Some(match kind {
-        Kind::SpotInterrupted => ("SpotInterrupted", "EC2 takes this spot instance back in two minutes"),
+        Kind::SpotInterrupted => ("SpotInterrupted", "EC2 will reclaim this spot instance in two minutes"),
         Kind::RebalanceRecommendation => {
-            ("SpotRebalanceRecommendation", "EC2 recommends to move off this spot instance")
+            ("SpotRebalanceRecommendation", "EC2 recommends replacing this spot instance")
         }
         Kind::CapacityReservationInterrupted => (
             "CapacityReservationInstanceInterrupted",
-            "EC2 takes this instance back from its capacity reservation",
+            "EC2 will reclaim this instance from its capacity reservation",
         ),
-        Kind::InstanceStopped => ("InstanceStopping", "The instance stops"),
-        Kind::InstanceTerminated => ("InstanceTerminating", "The instance terminates"),
+        Kind::InstanceStopped => ("InstanceStopping", "The instance is stopping"),
+        Kind::InstanceTerminated => ("InstanceTerminating", "The instance is terminating"),
         Kind::ScheduledChange => ("InstanceUnhealthy", "AWS has scheduled maintenance of the instance"),
         Kind::InstanceStatus => ("InstanceUnhealthy", "A status check of the instance fails"),
         Kind::SystemStatus => ("InstanceUnhealthy", "A status check of the instance's host fails"),

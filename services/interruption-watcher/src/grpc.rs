@@ -29,6 +29,7 @@ pub(crate) struct Service {
     pub(crate) journal: Journal,
     pub(crate) metrics: Metrics,
     pub(crate) region: String,
+    pub(crate) event_accounts: Vec<String>,
     pub(crate) queue: watch::Receiver<State>,
     pub(crate) rules: watch::Receiver<Vec<Found>>,
 }
@@ -79,7 +80,7 @@ impl InterruptionWatcher for Service {
             return Err(errors::invalid("body", format!("at most {LONGEST} bytes, as in a queue")));
         }
         let account = Home::account_of(&self.queue.borrow().arn).to_owned();
-        let home = Home { account, region: self.region.clone() };
+        let home = Home { account, region: self.region.clone(), also: self.event_accounts.clone() };
         let explained = self.handler.explain(&body, &home).await;
         Ok(Response::new(pb::ReplayResponse {
             kind: kind(explained.kind).into(),

@@ -1,6 +1,7 @@
 //! One message from the queue: read, looked up, judged, carried out, written into the journal. Also `Replay`, which stops
 //! before the carrying out.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cloud::queue::Message as Delivery;
@@ -10,14 +11,16 @@ use tokio::time::Instant;
 
 use crate::act::{Acted, Actions, Progress, Warning};
 use crate::claims::{Claim, Claims};
+use crate::confirm::Confirmations;
 use crate::handover::Failure;
 use crate::journal::{Done, Entry, Journal};
-use crate::judge::{self, Home, Order, Policy};
+use crate::judge::{self, Home, Order, Policy, Refusal};
 use crate::message::{Kind, Message, parse};
-use crate::metrics::{MessageType, Metrics};
+use crate::metrics::{MessageType, Metrics, Reason};
 use crate::queue::Handled;
 
 const MALFORMED: &str = "malformed";
+const UNCONFIRMED: &str = "EC2 has not confirmed it, so budgets hold";
 
 /// Cheap to clone.
 #[derive(Clone)]
@@ -27,6 +30,7 @@ pub(crate) struct Handler {
     pub(crate) journal: Journal,
     pub(crate) metrics: Metrics,
     pub(crate) policy: Policy,
+    pub(crate) confirmations: Confirmations,
 }
 
 /// When a batch arrived, on both clocks.
@@ -48,9 +52,12 @@ impl Handler {
         let message = match parse(&delivery.body) {
             Ok(message) => message,
             Err(malformed) => {
-                self.count(MALFORMED);
                 let detail = malformed.to_string();
-                self.journal.record(Entry { detail: detail.clone(), ..blank(received) }).await;
+                // It comes again until SQS moves it to a dead-letter queue.
+                if delivery.deliveries <= 1 {
+                    self.count(MALFORMED);
+                    self.journal.record(Entry { detail: detail.clone(), ..blank(received) }).await;
+                }
                 return Handled::Malformed(detail);
             }
         };
@@ -68,16 +75,34 @@ impl Handler {
                 self.finish(&message, Entry { detail, ..entry }, received).await;
                 return Handled::Done;
             }
+            Err(Unconcerned::Refused(refusal)) => {
+                self.refused(&message, &refusal);
+                self.finish(&message, Entry { detail: refusal.words, ..entry }, received).await;
+                return Handled::Done;
+            }
             Err(Unconcerned::Stopping) => return Handled::Away("the process is stopping".to_owned()),
         };
         let at = message.time.or(delivery.sent_at).unwrap_or(received.at).min(received.at);
+        let confirmed = self.confirmed(message.kind, &claims).await;
+        let is_unconfirmed = message.kind.ends_instance() && confirmed.len() < claims.len();
+        if is_unconfirmed {
+            self.metrics.unconfirmed.inc();
+        }
         let acts = claims.iter().map(|claim| {
-            let order = judge::order(message.kind, at, claim, self.policy);
+            let past_budgets = confirmed.contains(&*claim.instance);
+            let order = judge::order(message.kind, at, claim, self.policy, past_budgets);
             let (id, words) = (message.id.as_str(), message.words.as_str());
             self.actions.carry_out(Warning { kind: message.kind, claim, order, id, words })
         });
         let acted = join_all(acts).await;
-        let (done, detail) = summary(&claims, &acted);
+        let (done, mut detail) = summary(&claims, &acted);
+        if is_unconfirmed && done != Done::Nothing {
+            detail = [detail.as_str(), UNCONFIRMED]
+                .into_iter()
+                .filter(|text| !text.is_empty())
+                .collect::<Vec<_>>()
+                .join("; ");
+        }
         let handled = together(acted);
         let entry = Entry { claims, done, detail, ..entry };
         match handled {
@@ -111,7 +136,7 @@ impl Handler {
         let kind = Some(message.kind);
         let claims = match self.concerned(&message, home).await {
             Ok(claims) => claims,
-            Err(Unconcerned::Because(why)) => {
+            Err(Unconcerned::Because(why) | Unconcerned::Refused(Refusal { words: why, .. })) => {
                 return nothing(kind, message.instances, format!("Nothing would be done: {why}."));
             }
             Err(Unconcerned::Stopping) => {
@@ -122,8 +147,10 @@ impl Handler {
         let at = message.time.unwrap_or(now).min(now);
         let mut most = Done::Nothing;
         let mut words = Vec::new();
+        let confirmed = self.confirmed(message.kind, &claims).await;
         for claim in &claims {
-            let order = judge::order(message.kind, at, claim, self.policy);
+            let past_budgets = confirmed.contains(&*claim.instance);
+            let order = judge::order(message.kind, at, claim, self.policy, past_budgets);
             let (done, verdict) = match order {
                 Order::Nothing(why) => (Done::Nothing, format!("nothing would be done: {why}")),
                 Order::Drain { deadline: None } => (Done::Drain, "it would be drained".to_owned()),
@@ -147,8 +174,8 @@ impl Handler {
         if message.kind == Kind::NoOp {
             return Err(Unconcerned::Because(message.words.clone()));
         }
-        if let Some(why) = home.rejects(message) {
-            return Err(Unconcerned::Because(why));
+        if let Some(refusal) = home.refuses(message) {
+            return Err(Unconcerned::Refused(refusal));
         }
         if message.instances.is_empty() {
             return Err(Unconcerned::Because("it names no instance".to_owned()));
@@ -159,6 +186,26 @@ impl Handler {
             return Err(Unconcerned::Because("no NodeClaim of this cluster has that instance".to_owned()));
         }
         Ok(claims)
+    }
+
+    /// Instances of these claims that may be ended past their budgets.
+    async fn confirmed(&self, kind: Kind, claims: &[Arc<Claim>]) -> BTreeSet<String> {
+        let asked = claims.iter().filter(|claim| kind.ends_instance() && claim.managed);
+        self.confirmations.ending(asked.map(|claim| claim.instance.to_string()).collect()).await
+    }
+
+    /// Seen in the log, in a metric and in `ListEvents`: somebody expects it to be acted on.
+    fn refused(&self, message: &Message, refusal: &Refusal) {
+        tracing::info!(
+            id = message.id,
+            kind = message.kind.as_str(),
+            account = message.account,
+            region = message.region,
+            instances = message.instances.join(","),
+            why = refusal.words,
+            "message refused"
+        );
+        self.metrics.refused.get_or_create(&Reason { reason: refusal.reason }).inc();
     }
 
     fn count(&self, message_type: &'static str) {
@@ -186,6 +233,8 @@ pub(crate) struct Explained {
 
 enum Unconcerned {
     Because(String),
+    /// Of another account or region.
+    Refused(Refusal),
     Stopping,
 }
 

@@ -12,7 +12,7 @@ use crate::message::{Kind, Message};
 /// What may be chosen from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Policy {
-    /// Drain after a rebalance recommendation, once a replacement is ready. Otherwise it is only told.
+    /// Drain after a rebalance recommendation, once a replacement is ready. Otherwise it only causes an event.
     pub(crate) drain_on_rebalance: bool,
 }
 
@@ -31,19 +31,22 @@ pub(crate) enum Order {
 /// Deletion is there already, and with it everything this order would add.
 pub(crate) const REMOVED_ALREADY: &str = "it is being removed already";
 
-/// `at`: when the warning was given, never later than now.
-pub(crate) fn order(kind: Kind, at: Timestamp, claim: &Claim, policy: Policy) -> Order {
+/// `at`: when the warning was given, never later than now. `past_budgets`: PodDisruptionBudgets may be passed, because EC2
+/// itself says that the instance ends; a message alone never suffices for that.
+pub(crate) fn order(kind: Kind, at: Timestamp, claim: &Claim, policy: Policy, past_budgets: bool) -> Order {
     if !claim.managed {
         return Order::Nothing("its NodeClaim is not of an EC2NodeClass and not ours to end");
     }
     let order = match kind {
-        Kind::NoOp => return Order::Nothing("the message asks for nothing"),
+        Kind::NoOp => return Order::Nothing("the message needs no action"),
         Kind::RebalanceRecommendation if policy.drain_on_rebalance => Order::Replace,
         Kind::RebalanceRecommendation => {
-            return Order::Nothing("a recommendation is only told (--drain-on-rebalance is off)");
+            return Order::Nothing(
+                "rebalance recommendations only cause an event (--drain-on-rebalance is off)",
+            );
         }
-        Kind::InstanceStatus | Kind::SystemStatus => Order::TerminateNow { at },
-        _ => Order::Drain { deadline: kind.end(at) },
+        Kind::InstanceStatus | Kind::SystemStatus if past_budgets => Order::TerminateNow { at },
+        _ => Order::Drain { deadline: kind.end(at).filter(|_| past_budgets) },
     };
     if !claim.deleting {
         return order;
@@ -86,11 +89,22 @@ pub(crate) fn shortage(kind: Kind, claim: &Claim) -> Option<(Scope, &'static str
     }
 }
 
-/// Where messages for us come from; empty fields are not known and match everything.
+/// Where messages for us come from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Home {
+    /// The queue's account; empty when its ARN cannot be read, and then no account is refused.
     pub(crate) account: String,
     pub(crate) region: String,
+    /// Other accounts whose messages count, for an event bus that serves several.
+    pub(crate) also: Vec<String>,
+}
+
+/// Why a message is not acted on although it names an instance.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    /// `account` or `region`, for the metric.
+    pub(crate) reason: &'static str,
+    pub(crate) words: String,
 }
 
 impl Home {
@@ -99,16 +113,22 @@ impl Home {
         arn.split(':').nth(4).unwrap_or_default()
     }
 
-    /// Why a message cannot be about our instances, although it names one.
-    pub(crate) fn rejects(&self, message: &Message) -> Option<String> {
-        let differs = |own: &str, its: &str| !own.is_empty() && !its.is_empty() && own != its;
-        if differs(&self.region, &message.region) {
-            return Some(format!("it is from region {}, we are in {}", message.region, self.region));
+    /// A message of another region or account cannot be about our instances, and one that names none proves nothing.
+    pub(crate) fn refuses(&self, message: &Message) -> Option<Refusal> {
+        if message.region != self.region {
+            let words = format!("it is from region {:?}, this cluster is in {}", message.region, self.region);
+            return Some(Refusal { reason: "region", words });
         }
-        if differs(&self.account, &message.account) {
-            return Some(format!("it is from account {}, the queue is of {}", message.account, self.account));
-        }
-        None
+        let accepted = self.account.is_empty()
+            || message.account == self.account
+            || self.also.contains(&message.account);
+        (!accepted).then(|| {
+            let words = format!(
+                "it is from account {:?}, the queue is of {}; --event-accounts names accounts that are accepted too",
+                message.account, self.account
+            );
+            Refusal { reason: "account", words }
+        })
     }
 }
 

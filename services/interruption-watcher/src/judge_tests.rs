@@ -30,7 +30,7 @@ const PLAIN: Policy = Policy { drain_on_rebalance: false };
 #[test]
 fn each_kind_asks_for_what_the_reference_does_with_the_time_that_aws_gives() {
     let now = at("08:00:00");
-    let order = |kind| order(kind, now, &claim(), PLAIN);
+    let order = |kind| order(kind, now, &claim(), PLAIN, true);
     let drain = |deadline| Order::Drain { deadline };
     assert_eq!(order(Kind::SpotInterrupted), drain(Some(at("08:02:00"))));
     assert_eq!(order(Kind::CapacityReservationInterrupted), drain(Some(at("08:02:00"))));
@@ -45,12 +45,24 @@ fn each_kind_asks_for_what_the_reference_does_with_the_time_that_aws_gives() {
 }
 
 #[test]
+fn without_ec2s_word_every_drain_stays_within_budgets() {
+    let now = at("08:00:00");
+    let deleting = Claim { deleting: true, ..claim() };
+    for kind in Kind::ALL {
+        let unconfirmed = order(kind, now, &claim(), PLAIN, false);
+        assert!(matches!(unconfirmed, Order::Nothing(_) | Order::Drain { deadline: None }), "{kind:?}");
+        let again = order(kind, now, &deleting, PLAIN, false);
+        assert!(matches!(again, Order::Nothing(_)), "{kind:?} hurries a drain");
+    }
+}
+
+#[test]
 fn a_recommendation_is_followed_only_when_told_so() {
     let now = at("08:00:00");
     let follow = Policy { drain_on_rebalance: true };
-    assert_eq!(order(Kind::RebalanceRecommendation, now, &claim(), follow), Order::Replace);
+    assert_eq!(order(Kind::RebalanceRecommendation, now, &claim(), follow, true), Order::Replace);
     let deleting = Claim { deleting: true, ..claim() };
-    let again = order(Kind::RebalanceRecommendation, now, &deleting, follow);
+    let again = order(Kind::RebalanceRecommendation, now, &deleting, follow, true);
     assert_eq!(again, Order::Nothing(REMOVED_ALREADY));
 }
 
@@ -58,7 +70,7 @@ fn a_recommendation_is_followed_only_when_told_so() {
 fn a_claim_that_goes_already_is_hurried_by_an_earlier_end_and_left_alone_otherwise() {
     let now = at("08:00:00");
     let going = |deadline: Option<&str>| Claim { deleting: true, deadline: deadline.map(at), ..claim() };
-    let judged = |kind, claim: &Claim| order(kind, now, claim, PLAIN);
+    let judged = |kind, claim: &Claim| order(kind, now, claim, PLAIN, true);
     let hurried = Order::Drain { deadline: Some(at("08:02:00")) };
     assert_eq!(judged(Kind::SpotInterrupted, &going(None)), hurried);
     assert_eq!(judged(Kind::SpotInterrupted, &going(Some("09:00:00"))), hurried);
@@ -75,7 +87,7 @@ fn a_claim_that_goes_already_is_hurried_by_an_earlier_end_and_left_alone_otherwi
 fn a_claim_that_is_not_ours_is_never_ended() {
     let foreign = Claim { managed: false, ..claim() };
     for kind in Kind::ALL {
-        assert!(matches!(order(kind, at("08:00:00"), &foreign, PLAIN), Order::Nothing(_)), "{kind:?}");
+        assert!(matches!(order(kind, at("08:00:00"), &foreign, PLAIN, true), Order::Nothing(_)), "{kind:?}");
     }
 }
 
@@ -108,12 +120,23 @@ fn messages_of_another_region_or_account_are_not_about_our_instances() {
         );
         parse(&body).unwrap()
     };
-    let home = Home { account: "1".into(), region: "us-west-2".into() };
-    assert_eq!(home.rejects(&message("1", "us-west-2")), None);
-    assert_eq!(home.rejects(&message("", "")), None, "what is not told cannot differ");
-    assert!(home.rejects(&message("1", "eu-west-1")).unwrap().contains("eu-west-1"));
-    assert!(home.rejects(&message("2", "us-west-2")).unwrap().contains("account 2"));
-    assert_eq!(Home::default().rejects(&message("2", "eu-west-1")), None);
+    let home = Home { account: "1".into(), region: "us-west-2".into(), also: vec!["3".into()] };
+    let refused = |account: &str, region: &str| home.refuses(&message(account, region));
+    assert_eq!(refused("1", "us-west-2"), None);
+    assert_eq!(refused("3", "us-west-2"), None, "a setting names it");
+    for (account, region, reason) in [
+        ("1", "eu-west-1", "region"),
+        ("3", "eu-west-1", "region"),
+        ("1", "", "region"),
+        ("2", "us-west-2", "account"),
+        ("", "us-west-2", "account"),
+    ] {
+        let refusal = refused(account, region).unwrap();
+        assert_eq!(refusal.reason, reason, "{account:?} {region:?}");
+        assert!(refusal.words.contains(if reason == "region" { region } else { account }), "{refusal:?}");
+    }
+    let unknown = Home { account: String::new(), ..home.clone() };
+    assert_eq!(unknown.refuses(&message("2", "us-west-2")), None, "there is nothing to compare with");
     assert_eq!(Home::account_of("arn:aws:sqs:us-west-2:123456789012:demo"), "123456789012");
     assert_eq!(Home::account_of(""), "");
 }

@@ -12,6 +12,7 @@
 mod act;
 mod claims;
 mod config;
+mod confirm;
 mod events;
 mod grpc;
 mod handle;
@@ -40,6 +41,7 @@ pub use config::Config;
 
 use crate::act::Actions;
 use crate::claims::ClaimObject;
+use crate::confirm::Confirmations;
 use crate::events::Events;
 use crate::handle::Handler;
 use crate::health::Poller;
@@ -55,7 +57,11 @@ impl<T: Queue + Rules + HealthSource + 'static> Cloud for T {}
 
 /// Wires the service with AWS behind it.
 pub async fn start(config: Config, shell: &mut Shell) -> anyhow::Result<()> {
-    let options = cloud_aws::Options { read_only: shell.config.shadow_mode, ..cloud_aws::Options::default() };
+    let options = cloud_aws::Options {
+        read_only: shell.config.shadow_mode,
+        limits: config.aws_rate_limits,
+        ..cloud_aws::Options::default()
+    };
     shell.metrics.register_collector(options.calls.clone());
     let aws = cloud_aws::Aws::connect(options).await.context("connect to AWS")?;
     let region = aws.region().to_owned();
@@ -87,6 +93,7 @@ pub async fn start_with<C: Cloud>(
         journal: journal.clone(),
         metrics: metrics.clone(),
         policy: Policy { drain_on_rebalance: interruption.drain_on_rebalance },
+        confirmations: Confirmations(Arc::clone(&cloud) as Arc<dyn HealthSource>),
     };
     let (queue_state, rule_state) = (watch::Sender::new(State::default()), watch::Sender::new(Vec::new()));
     let service = grpc::Service {
@@ -94,6 +101,7 @@ pub async fn start_with<C: Cloud>(
         journal: journal.clone(),
         metrics: metrics.clone(),
         region: region.clone(),
+        event_accounts: interruption.event_accounts.clone(),
         queue: queue_state.subscribe(),
         rules: rule_state.subscribe(),
     };
@@ -138,6 +146,7 @@ pub async fn start_with<C: Cloud>(
             queue: cloud,
             name: settings.interruption_queue,
             region,
+            event_accounts: interruption.event_accounts,
             handler,
             metrics,
             most_receivers: usize::from(interruption.queue_receivers),

@@ -131,7 +131,7 @@ impl<L: Ledger> Actor<L> {
             match self.ledger.report(marks).await {
                 Ok(()) => {
                     if self.retry_at.take().is_some() {
-                        tracing::info!("pricing-cache takes marks again");
+                        tracing::info!("pricing-cache accepts unavailable offerings again");
                     }
                     for scope in &some {
                         let told = self.pending.remove(scope);
@@ -140,7 +140,7 @@ impl<L: Ledger> Actor<L> {
                 }
                 Err(error) => {
                     if self.retry_at.is_none() {
-                        tracing::warn!(%error, marks = self.pending.len(), "pricing-cache was not told what is unavailable; trying again");
+                        tracing::warn!(%error, marks = self.pending.len(), "could not report unavailable offerings to pricing-cache; retrying");
                     }
                     self.retry_at = Some(Instant::now() + AGAIN);
                     self.nobody_waits();

@@ -39,6 +39,10 @@ pub(crate) struct Metrics {
     pub(crate) disrupted: Family<Disrupted, Counter>,
     /// Ours: handled without success and left in the queue.
     pub(crate) failed: Counter,
+    /// Ours: of another account or region, by which of the two.
+    pub(crate) refused: Family<Reason, Counter>,
+    /// Ours: EC2 did not confirm the end of an instance, so that budgets hold.
+    pub(crate) unconfirmed: Counter,
     /// Ours: removed after too many failures.
     pub(crate) poisoned: Counter,
     /// Ours: from receipt to the deletion being stored.
@@ -49,7 +53,7 @@ pub(crate) struct Metrics {
     pub(crate) queue_problem: Family<Reason, Gauge>,
     /// Ours: 1 while a rule that should feed the queue does not.
     pub(crate) rule_missing: Family<RuleName, Gauge>,
-    /// Ours: marks that pricing-cache never heard of.
+    /// Ours: unavailable offerings that could not be reported to pricing-cache.
     pub(crate) marks_lost: Counter,
     /// Ours: polls of instance health that failed, by reason.
     pub(crate) health_errors: Family<Reason, Counter>,
@@ -89,6 +93,8 @@ impl Metrics {
             unhealthy: Family::default(),
             disrupted: Family::default(),
             failed: Counter::default(),
+            refused: Family::default(),
+            unconfirmed: Counter::default(),
             poisoned: Counter::default(),
             handling: Histogram::new(DURATIONS),
             receivers: Gauge::default(),
@@ -110,12 +116,12 @@ impl Metrics {
         );
         registry.register(
             "karpenter_interruption_message_queue_duration_seconds",
-            "From the event to the end of its handling",
+            "Time from the event to the end of its handling",
             m.queue_duration.clone(),
         );
         registry.register(
             "karpenter_interruption_instance_status_unhealthy_total",
-            "Nodes found unhealthy by polling instance status, once while they stay so",
+            "Nodes found unhealthy by polling instance status, counted once until they recover",
             m.unhealthy.clone(),
         );
         registry.register(
@@ -125,22 +131,32 @@ impl Metrics {
         );
         registry.register(
             "karpenter_interruption_failed_messages_total",
-            "Messages that could not be handled and went back to the queue",
+            "Messages that could not be handled and were returned to the queue",
             m.failed.clone(),
         );
         registry.register(
+            "karpenter_interruption_refused_messages_total",
+            "Messages ignored because they come from another account or region, by reason",
+            m.refused.clone(),
+        );
+        registry.register(
+            "karpenter_interruption_unconfirmed_messages_total",
+            "Messages about an ending instance that EC2 did not confirm; the node is drained within PodDisruptionBudgets",
+            m.unconfirmed.clone(),
+        );
+        registry.register(
             "karpenter_interruption_poisoned_messages_total",
-            "Messages removed because handling them failed again and again",
+            "Messages removed after handling them failed repeatedly",
             m.poisoned.clone(),
         );
         registry.register(
             "karpenter_interruption_handling_duration_seconds",
-            "From receipt of a message about a node of ours to its removal being stored",
+            "Time from receiving a message about a managed node to recording its removal",
             m.handling.clone(),
         );
         registry.register(
             "karpenter_interruption_receivers",
-            "Tasks that poll the queue now",
+            "Tasks that currently poll the queue",
             m.receivers.clone(),
         );
         registry.register(
@@ -155,7 +171,7 @@ impl Metrics {
         );
         registry.register(
             "karpenter_interruption_unreported_marks_total",
-            "Unavailable offerings that pricing-cache never heard of",
+            "Unavailable offerings that could not be reported to pricing-cache",
             m.marks_lost.clone(),
         );
         registry.register(

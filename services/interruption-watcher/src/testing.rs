@@ -20,6 +20,7 @@ use tonic::Status;
 
 use crate::act::Actions;
 use crate::claims::{self, Claims};
+use crate::confirm::Confirmations;
 use crate::events::Events;
 use crate::handle::Handler;
 use crate::handover::{self, Termination};
@@ -139,6 +140,7 @@ impl Scene {
             journal: journal.clone(),
             metrics: metrics.clone(),
             policy,
+            confirmations: Confirmations(Arc::clone(&cloud) as Arc<dyn cloud::HealthSource>),
         };
         let mut tasks = JoinSet::new();
         tasks.spawn(journal_actor.run(stop.clone()));
@@ -167,6 +169,7 @@ impl Scene {
             queue: Arc::clone(&self.cloud) as Arc<dyn cloud::Queue>,
             name: QUEUE.to_owned(),
             region: REGION.to_owned(),
+            event_accounts: Vec::new(),
             handler: self.handler.clone(),
             metrics: self.metrics.clone(),
             most_receivers,

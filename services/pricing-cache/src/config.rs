@@ -10,11 +10,15 @@ pub struct Config {
     pub process: runtime::ProcessConfig,
     #[command(flatten)]
     pub settings: runtime::Settings,
+    /// How fast AWS is called, by class of calls: `create-fleet=5/20/50,describe=20/80`, that is calls a second, how many at once,
+    /// and the most a second that a rate grows to while nothing is throttled. Also: terminate, tag, launch-template, other.
+    #[arg(long, env = "AWS_RATE_LIMITS", default_value = "")]
+    pub aws_rate_limits: cloud_aws::Limits,
     #[command(flatten)]
     pub periods: Periods,
 }
 
-/// How often EC2 and the price list are asked, give or take a tenth. The defaults are the reference's.
+/// How often EC2 and the price list are read, plus or minus 10 %. The defaults are Karpenter's.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Periods {
     /// How often instance types, their zones and the zones themselves are read.

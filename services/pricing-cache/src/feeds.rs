@@ -1,7 +1,7 @@
 //! The loops that ask the cloud: one for each kind of fact, each at its own pace, none waiting for another. They hand every
 //! outcome, good or bad, to the owner of the catalogue and judge nothing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,11 +9,13 @@ use std::time::Duration;
 use backon::BackoffBuilder as _;
 use cloud::CatalogSource;
 use cloud::catalog::{OnDemandPrice, PriceList, SpotPrice, ZonalShift};
-use cloud::error::CloudError;
+use cloud::error::{CloudError, ErrorKind};
+use cloud::facts::Zone;
 use cloud::reservation::Reservation;
 use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
+use tracing::warn;
 
 use crate::facts::Listing;
 
@@ -112,8 +114,16 @@ impl<M: From<Outcome> + Send + 'static> FeedLoop<M> {
         let source = &self.source;
         Ok(match self.feed {
             Feed::InstanceTypes => {
+                let zones = async { Ok(source.zones().await) };
                 let (types, offered, zones) =
-                    tokio::try_join!(source.instance_types(), source.offerings(), source.zones())?;
+                    tokio::try_join!(source.instance_types(), source.offerings(), zones)?;
+                let zones = match zones {
+                    Err(error) if error.kind == ErrorKind::Unauthorized => {
+                        warn!(%error, "zones are known by name only, from where instance types are offered; zonal shifts are not followed");
+                        named_zones(&offered, source.region())
+                    }
+                    zones => zones?,
+                };
                 Answer::Facts(Listing { types, offered, zones })
             }
             Feed::OnDemandPrices => Answer::OnDemand(source.on_demand_prices().await?),
@@ -128,6 +138,18 @@ impl<M: From<Outcome> + Send + 'static> FeedLoop<M> {
             }
         })
     }
+}
+
+/// Zones without ids, for a role that may not describe them: Karpenter's own policy does not have that action. Nodes get the
+/// zone ids of their subnets.
+fn named_zones(offered: &BTreeMap<String, BTreeSet<String>>, region: &str) -> Vec<Zone> {
+    let names: BTreeSet<&String> = offered.values().flatten().collect();
+    let kind = |name: &str| match name.strip_prefix(region) {
+        Some(letter) if letter.len() == 1 => "availability-zone",
+        _ => "local-zone",
+    };
+    let zone = |name: &String| Zone { name: name.clone(), kind: kind(name).to_owned(), ..Zone::default() };
+    names.into_iter().map(zone).collect()
 }
 
 /// Which feeds run under these settings.
@@ -190,6 +212,19 @@ mod tests {
             wanted("us-west-2", true, false, false).contains(&Feed::SpotPrices),
             "spot is asked from EC2"
         );
+    }
+
+    #[tokio::test]
+    async fn a_role_that_may_not_describe_zones_still_gets_the_catalogue() {
+        let cloud = Arc::new(MemoryCloud::new("us-west-2"));
+        let named: Vec<String> = cloud.zones().await.unwrap().into_iter().map(|zone| zone.name).collect();
+        cloud.fail("DescribeAvailabilityZones", "UnauthorizedOperation", "not authorized");
+        let (feed, _outcomes) = feed(Feed::InstanceTypes, &cloud, 60);
+        let Answer::Facts(listing) = feed.ask(&mut None).await.unwrap() else { panic!("facts") };
+        assert_eq!(listing.zones.iter().map(|zone| zone.name.clone()).collect::<Vec<_>>(), named);
+        assert!(listing.zones.iter().all(|zone| zone.id.is_empty() && zone.kind == "availability-zone"));
+        cloud.fail("DescribeAvailabilityZones", "InternalError", "");
+        assert!(feed.ask(&mut None).await.is_err(), "a fault is no refusal");
     }
 
     #[tokio::test(start_paused = true)]

@@ -130,7 +130,7 @@ impl PricingCache for Handler {
         let ending = || errors::unavailable("STOPPING", "this replica is stopping; ask another");
         let reported = self.catalogue.report(scopes, hold).await.ok_or_else(ending)?;
         if tokio::time::timeout(STORED_WITHIN, reported.stored).await.is_err() {
-            tracing::warn!("marks are in force here but not stored yet; writing goes on");
+            tracing::warn!("unavailable offerings are in effect here but not stored yet; still writing");
         }
         let unavailable = reported.marks.iter().map(wire::unavailable).collect();
         Ok(Response::new(ReportUnavailableResponse { unavailable, version: reported.version }))
@@ -154,7 +154,10 @@ type Report = (Vec<(Scope, String)>, Option<SignedDuration>);
 
 fn reported(request: &ReportUnavailableRequest) -> Result<Report, Status> {
     if request.unavailable.is_empty() || request.unavailable.len() > MOST_MARKS {
-        return Err(errors::invalid("unavailable", format!("give between 1 and {MOST_MARKS} marks")));
+        return Err(errors::invalid(
+            "unavailable",
+            format!("give between 1 and {MOST_MARKS} unavailable offerings"),
+        ));
     }
     let mut scopes = Vec::with_capacity(request.unavailable.len());
     for (at, mark) in request.unavailable.iter().enumerate() {
@@ -177,12 +180,17 @@ fn reported(request: &ReportUnavailableRequest) -> Result<Report, Status> {
         let scope = wire::scope(mark).map_err(|why| errors::invalid(&field, why))?;
         scopes.push((scope, mark.reason.clone()));
     }
-    let hold = request.hold.as_ref().filter(|hold| (hold.seconds, hold.nanos) != (0, 0));
-    let hold = hold.map(|hold| SignedDuration::new(hold.seconds, hold.nanos));
-    if hold.is_some_and(|hold| hold <= SignedDuration::ZERO) {
-        return Err(errors::invalid("hold", "must be above 0, or absent for the cache's own period"));
+    Ok((scopes, request.hold.map(asked_hold).transpose()?.flatten()))
+}
+
+/// `None` for the cache's own period. A caller may send any pair of numbers, also such as are no duration.
+fn asked_hold(hold: prost_types::Duration) -> Result<Option<SignedDuration>, Status> {
+    match (hold.seconds, hold.nanos) {
+        (seconds @ 0.., nanos @ 0..=999_999_999) => {
+            Ok(Some(SignedDuration::new(seconds, nanos)).filter(|hold| !hold.is_zero()))
+        }
+        _ => Err(errors::invalid("hold", "must be above 0, or absent for the cache's own period")),
     }
-    Ok((scopes, hold))
 }
 
 /// An open stream in the count of subscribers.
@@ -198,5 +206,24 @@ impl Counted {
 impl Drop for Counted {
     fn drop(&mut self) {
         self.0.dec();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_pair_of_numbers_that_a_caller_sends_as_a_duration_is_a_panic() {
+        let asked = |seconds, nanos| asked_hold(prost_types::Duration { seconds, nanos });
+        assert_eq!(asked(0, 0).unwrap(), None);
+        assert_eq!(asked(90, 0).unwrap(), Some(SignedDuration::from_secs(90)));
+        assert_eq!(asked(0, 5_000_000).unwrap(), Some(SignedDuration::from_millis(5)));
+        assert!(asked(-1, 0).is_err() && asked(0, -1).is_err() && asked(1, -1).is_err());
+        for seconds in [i64::MIN, i64::MIN + 1, -1, 0, 1, i64::MAX - 1, i64::MAX] {
+            for nanos in [i32::MIN, -1_000_000_000, -1, 0, 1, 999_999_999, 1_000_000_000, i32::MAX] {
+                let _ = asked(seconds, nanos);
+            }
+        }
     }
 }

@@ -85,22 +85,22 @@ impl PricingMetrics {
         );
         metrics.register(
             "karpenter_pricing_refresh_duration_seconds",
-            "Time of one read",
+            "Duration of one read",
             own.seconds.clone(),
         );
         metrics.register(
             "karpenter_pricing_last_success_timestamp_seconds",
-            "When a feed was last read with success",
+            "Time of the last successful read of a feed, as a Unix timestamp",
             own.last_success.clone(),
         );
         metrics.register(
             "karpenter_pricing_rejected_entries_total",
-            "Entries of an answer that cannot be right and were left out, by reason",
+            "Implausible entries of an answer that were ignored, by reason",
             own.rejected.clone(),
         );
         metrics.register(
             "karpenter_pricing_malformed_entries_total",
-            "Entries of our ConfigMaps that make no sense and were left out",
+            "Invalid entries of the stored ConfigMaps that were ignored",
             own.malformed.clone(),
         );
         metrics.register(
@@ -110,7 +110,7 @@ impl PricingMetrics {
         );
         metrics.register(
             "karpenter_pricing_unavailable_offerings",
-            "Marks of unavailable capacity in force",
+            "Entries of the ICE cache that are in effect",
             own.marks.clone(),
         );
         metrics.register("karpenter_pricing_subscribers", "Open catalogue streams", own.subscribers.clone());

@@ -283,7 +283,7 @@ impl Owner {
                 self.metrics.succeeded(feed, at);
                 if let Some(failing) = self.failing.remove(&feed) {
                     failing.note.clear();
-                    info!(feed = feed.as_str(), "reading works again");
+                    info!(feed = feed.as_str(), "the feed can be read again");
                 }
             }
             Some(error) => self.fails(feed, error, at),
@@ -294,7 +294,7 @@ impl Owner {
     fn fails(&mut self, feed: Feed, error: String, at: Timestamp) {
         let known = self.failing.remove(&feed);
         if known.as_ref().is_none_or(|known| known.error != error) {
-            warn!(feed = feed.as_str(), error, "could not read, the last good answer is kept");
+            warn!(feed = feed.as_str(), error, "could not read the feed; the last good answer is kept");
         }
         let (since, note) = match known {
             Some(Failing { since, note, .. }) => (since, note),
@@ -332,7 +332,7 @@ impl Owner {
 
     fn malformed(&self, configmap: &'static str, entries: usize) {
         if entries > 0 {
-            warn!(configmap, entries, "entries make no sense and are left out");
+            warn!(configmap, entries, "invalid entries are ignored");
             self.metrics.malformed(configmap, entries);
         }
     }
@@ -392,7 +392,7 @@ impl Owner {
         }
         let Some(facts) = self.state.facts() else { return };
         let Some(texts) = store::types_text(self.state.region(), facts) else {
-            warn!("more types than a ConfigMap takes: the next start waits for EC2");
+            warn!("too many instance types for a ConfigMap: the next start waits for EC2");
             return;
         };
         let fingerprint = store::fingerprint(&texts);

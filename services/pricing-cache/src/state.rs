@@ -38,7 +38,7 @@ impl Part {
             Self::Feed(feed) => feed.as_str(),
             Self::StoredTypes => "stored types",
             Self::StoredPrices => "stored prices",
-            Self::StoredMarks => "stored marks",
+            Self::StoredMarks => "stored unavailable offerings",
             Self::StoredMemory => "stored memory",
             Self::Overlays => "overlays",
         }

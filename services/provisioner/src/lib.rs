@@ -42,7 +42,11 @@ const TRIGGERS: usize = 1024;
 /// Wires the service. Everything it needs from outside is in `config` and `shell`.
 pub async fn start(config: Config, shell: &mut runtime::Shell) -> anyhow::Result<()> {
     let settings = Arc::new(config.settings);
-    let options = cloud_aws::Options { read_only: shell.config.shadow_mode, ..cloud_aws::Options::default() };
+    let options = cloud_aws::Options {
+        read_only: shell.config.shadow_mode,
+        limits: config.aws_rate_limits,
+        ..cloud_aws::Options::default()
+    };
     shell.metrics.register_collector(options.calls.clone());
     let calls = options.calls.clone();
     let aws = cloud_aws::Aws::connect(options).await.context("connect to AWS")?;
@@ -85,6 +89,8 @@ pub async fn start(config: Config, shell: &mut runtime::Shell) -> anyhow::Result
         metrics: metrics.clone(),
         launches: inboxes.claims.clone(),
     };
+    let stop = shell.stop();
+    shell.process.spawn("claim-lookup", creator.clone().look_up_overdue(stop));
     if settings.feature_gates.static_capacity {
         replicas::spawn(shell, &deps, creator.clone());
     }

@@ -63,6 +63,7 @@ pub(crate) struct Metrics {
     by_zone: Family<InZone, Gauge>,
     unpriced: Family<OfPool, Counter>,
     unsound: Counter,
+    refused: Counter,
     ignored: Gauge,
     decision: Histogram,
     created: Family<Created, Counter>,
@@ -93,6 +94,7 @@ impl Metrics {
             by_zone: Family::default(),
             unpriced: Family::default(),
             unsound: Counter::default(),
+            refused: Counter::default(),
             ignored: Gauge::default(),
             decision: histogram(),
             created: Family::default(),
@@ -140,6 +142,11 @@ impl Metrics {
             "karpenter_provisioner_unsound_plans_total",
             "Plans that broke a rule and were not carried out",
             m.unsound.clone(),
+        );
+        r.register(
+            "karpenter_provisioner_scheduler_refusals_total",
+            "Pods that kube-scheduler refused on a ready node that was made for them",
+            m.refused.clone(),
         );
         r.register(
             "karpenter_scheduler_ignored_pods_count",
@@ -214,6 +221,11 @@ impl Metrics {
 
     pub(crate) fn unsound(&self, plans: usize) {
         self.unsound.inc_by(plans as u64);
+    }
+
+    /// Pods that kube-scheduler refused on a node that was made for them.
+    pub(crate) fn refused(&self, pods: u64) {
+        self.refused.inc_by(pods);
     }
 
     /// A node of the pool was launched, and nothing tells what it costs.

@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use api::EC2NodeClass;
+use cloud::nodeclass::PlacementGroup;
 use cloud::unavailable::Scope;
 use futures::future::BoxFuture;
 use runtime::{MinValuesPolicy, Shell};
@@ -37,7 +39,9 @@ pub(crate) async fn spawn(shell: &mut Shell, deps: &Deps) -> anyhow::Result<Inbo
             templates: templates.clone(),
             addresses: addresses.clone(),
             resolved: resolved.clone(),
-            types: Arc::new(move |class| types.instance_types(class)),
+            types: Arc::new(move |class: &EC2NodeClass, group: Option<&PlacementGroup>| {
+                types.usable_types(class, group)
+            }),
             recorder: deps.recorder.clone(),
             leadership: deps.leadership.clone(),
             settings: settings.clone(),
@@ -48,12 +52,13 @@ pub(crate) async fn spawn(shell: &mut Shell, deps: &Deps) -> anyhow::Result<Inbo
 
     let launch = Launch::new(launch::Parts {
         launcher: deps.launcher.clone(),
+        records: Arc::new(lifecycle::Claims::new(deps.kube.clone())),
         cluster,
         shortages: Arc::new(deps.catalog.clone()),
         addresses,
         resolved,
         templates,
-        metrics: LaunchMetrics::registered(&deps.metrics),
+        metrics: LaunchMetrics::registered(&deps.metrics, deps.calls.clone()),
         reserved_capacity: settings.feature_gates.reserved_capacity,
         strict_min_values: settings.min_values_policy == MinValuesPolicy::Strict,
     });
@@ -88,8 +93,8 @@ async fn tell_resolved(
     loop {
         let now = latest.borrow_and_update().clone();
         for (class, found) in now.iter() {
-            let left = found.reservations.iter().map(|r| (r.id.clone(), r.available)).collect();
-            let facts = ClassFacts { group: found.placement_group.clone(), left };
+            let facts =
+                ClassFacts { group: found.placement_group.clone(), reservations: found.reservations.clone() };
             if told.get(class) != Some(&facts) {
                 catalog.set_resolved(class, Some(facts.clone())).await;
                 told.insert(class.clone(), facts);

@@ -37,7 +37,7 @@ pub(crate) fn spawn(shell: &mut Shell, told: Told) {
     shell.watch(
         "nodepools",
         Watch::<NodePool>::all(kube.clone()),
-        (cluster.clone(), pools.clone(), observed.tracker()),
+        ((catalog.clone(), cluster.clone()), pools.clone(), observed.tracker()),
     );
     shell.watch(
         "ec2nodeclasses",

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use api::NodeClaim;
 use cloud::Terminator;
-use cloud::instance::{Instance, NODECLAIM_TAG, id_of_provider, ours};
+use cloud::instance::{BATCH_TAG, Instance, NODECLAIM_TAG, id_of_provider, ours};
 use jiff::Timestamp;
 use kube::api::ListParams;
 use kube::{Api, Client};
@@ -205,6 +205,7 @@ fn seen(instance: &Instance) -> InstanceSeen {
         ending: instance.state.is_ending(),
         launched_at: instance.launched_at,
         claim: instance.tags.get(NODECLAIM_TAG).cloned(),
+        batch: instance.tags.get(BATCH_TAG).cloned(),
     }
 }
 
@@ -212,6 +213,7 @@ fn reference(claim: &Claim) -> ClaimRef {
     ClaimRef {
         name: claim.name.to_string(),
         instance: claim.provider_id.as_deref().and_then(id_of_provider).map(str::to_owned),
+        batch: claim.batch.clone(),
         registered: claim.is_registered(),
         deleting: claim.deleting.is_some(),
         created_at: claim.created(),

@@ -3,7 +3,7 @@
 //! Nothing is polled that nobody asked about. An instance is told to end only after a look at its tags; an answer that
 //! failed changes nothing; an instance that was never seen is gone only after two clean looks.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ pub(crate) enum Wish {
 
 #[derive(Debug)]
 enum Command {
-    Want(Subject, Wish),
+    Want { subject: Subject, wish: Wish, claim: Option<Arc<str>> },
     Forget(Subject),
     ForgetAll,
 }
@@ -65,9 +65,10 @@ pub(crate) struct Instances {
 }
 
 impl Instances {
-    /// Says whether the wish was taken; if not, ask again later.
-    pub(crate) fn want(&self, subject: Subject, wish: Wish) -> bool {
-        self.commands.try_send(Command::Want(subject, wish)).is_ok()
+    /// Says whether the wish was taken; if not, ask again later. `claim`: the name of the NodeClaim whose provider id names this
+    /// instance; its tag on the instance is part of the proof that the instance is ours.
+    pub(crate) fn want(&self, subject: Subject, wish: Wish, claim: Option<Arc<str>>) -> bool {
+        self.commands.try_send(Command::Want { subject, wish, claim }).is_ok()
     }
 
     pub(crate) fn forget(&self, subject: Subject) {
@@ -98,6 +99,8 @@ struct Tracked {
     failures: u32,
     due: Instant,
     asked: bool,
+    /// NodeClaims whose provider id names it: one, unless somebody copied a claim.
+    claims: BTreeSet<Arc<str>>,
 }
 
 /// What one call brought.
@@ -167,7 +170,7 @@ impl InstancesActor {
             Command::Forget(subject) => {
                 self.tracked.remove(&subject);
             }
-            Command::Want(subject, wish) => {
+            Command::Want { subject, wish, claim } => {
                 let now = Instant::now();
                 let tracked = self.tracked.entry(subject.clone()).or_insert_with(|| Tracked {
                     wish,
@@ -178,7 +181,9 @@ impl InstancesActor {
                     failures: 0,
                     due: now + GATHER,
                     asked: false,
+                    claims: BTreeSet::new(),
                 });
+                tracked.claims.extend(claim);
                 if wish > tracked.wish {
                     tracked.wish = wish;
                     tracked.due = now + GATHER;
@@ -270,7 +275,10 @@ impl InstancesActor {
                 Some(instance) => {
                     (tracked.seen, tracked.misses) = (true, 0);
                     tracked.due = Instant::now() + tracked.poll_interval();
-                    if !instance.belongs_to(&self.cluster) {
+                    let mut claims = tracked.claims.iter();
+                    let is_ours = instance.belongs_to(&self.cluster)
+                        || claims.any(|claim| instance.belongs_to_claim(&self.cluster, claim));
+                    if !is_ours {
                         Instance::Untouchable(not_ours(instance, &self.cluster))
                     } else if instance.state.is_ending() {
                         Instance::Ending

@@ -82,7 +82,7 @@ fn id(text: &str) -> Subject {
 async fn an_instance_is_ended_and_insisted_on_until_it_is_gone() {
     let mut bench = bench();
     bench.ours("i-1");
-    assert!(bench.instances.want(id("i-1"), Wish::End));
+    assert!(bench.instances.want(id("i-1"), Wish::End, None));
     assert_eq!(bench.next().await, Instance::Asking(None));
     assert_eq!(bench.next().await, Instance::Ending);
     assert_eq!(bench.state("i-1"), InstanceState::ShuttingDown);
@@ -98,7 +98,7 @@ async fn an_instance_that_ec2_does_not_end_is_counted_by_zone_and_asked_for_agai
     let mut bench = bench();
     bench.ours("i-1");
     bench.cloud.fail_times("TerminateInstances", "InternalError", "not now", 2);
-    bench.instances.want(id("i-1"), Wish::End);
+    bench.instances.want(id("i-1"), Wish::End, None);
     assert_eq!(bench.next().await, Instance::Asking(None));
     assert!(matches!(bench.next().await, Instance::Asking(Some(error)) if error.contains("not now")));
     assert_eq!(bench.next().await, Instance::Ending);
@@ -111,7 +111,7 @@ async fn an_instance_that_ec2_does_not_end_is_counted_by_zone_and_asked_for_agai
 async fn an_instance_without_our_tags_is_never_ended() {
     let mut bench = bench();
     bench.instance("i-1", &[(NODEPOOL_TAG, "p"), (NODECLASS_TAG, "c"), (CLUSTER_TAG, "green")]);
-    bench.instances.want(id("i-1"), Wish::End);
+    bench.instances.want(id("i-1"), Wish::End, None);
     assert_eq!(bench.next().await, Instance::Asking(None));
     let Instance::Untouchable(why) = bench.next().await else { panic!("touched") };
     assert!(why.contains("i-1") && why.contains("eks:eks-cluster-name=blue"), "{why}");
@@ -123,11 +123,43 @@ async fn an_instance_without_our_tags_is_never_ended() {
     bench.end().await;
 }
 
+/// Its claim's provider id, the claim's name and the cluster's ownership are proof enough; each alone is not.
+#[tokio::test(start_paused = true)]
+async fn an_instance_without_the_cluster_name_is_ended_when_its_claim_and_owner_prove_it() {
+    let owned = "kubernetes.io/cluster/blue";
+    let proven: [(&str, &str); 3] = [(NODEPOOL_TAG, "p"), (owned, "owned"), (NODECLAIM_TAG, "claim-1")];
+    let mut bench = bench();
+    let unproven: [&[(&str, &str)]; 5] = [
+        &[(NODEPOOL_TAG, "p"), (owned, "owned")],
+        &[(NODEPOOL_TAG, "p"), (NODECLAIM_TAG, "claim-1")],
+        &[(NODEPOOL_TAG, "p"), (owned, "owned"), (NODECLAIM_TAG, "claim-2")],
+        &[(NODEPOOL_TAG, "p"), (owned, "shared"), (NODECLAIM_TAG, "claim-1")],
+        &[(CLUSTER_TAG, "green"), (owned, "owned"), (NODECLAIM_TAG, "claim-1")],
+    ];
+    for tags in unproven {
+        bench.instance("i-1", tags);
+        bench.instances.want(id("i-1"), Wish::End, Some("claim-1".into()));
+        assert_eq!(bench.next().await, Instance::Asking(None));
+        assert!(matches!(bench.next().await, Instance::Untouchable(_)), "{tags:?}");
+        bench.instances.forget(id("i-1"));
+    }
+    bench.instance("i-1", &proven);
+    bench.instances.want(id("i-1"), Wish::End, None);
+    assert_eq!(bench.next().await, Instance::Asking(None));
+    assert!(matches!(bench.next().await, Instance::Untouchable(_)), "no claim names it");
+    assert_eq!(bench.cloud.calls("TerminateInstances"), 0);
+    bench.instances.forget(id("i-1"));
+    bench.instances.want(id("i-1"), Wish::End, Some("claim-1".into()));
+    assert_eq!(bench.next().await, Instance::Asking(None));
+    assert_eq!(bench.next().await, Instance::Ending);
+    bench.end().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_error_is_no_answer_and_two_clean_looks_are_needed_for_one_never_seen() {
     let mut bench = bench();
     bench.cloud.fail("DescribeInstances", "RequestLimitExceeded", "slow down");
-    bench.instances.want(id("i-9"), Wish::End);
+    bench.instances.want(id("i-9"), Wish::End, None);
     assert_eq!(bench.next().await, Instance::Asking(None));
     assert!(matches!(bench.next().await, Instance::Asking(Some(error)) if error.contains("slow down")));
     assert_eq!(bench.next().await, Instance::Asking(None), "one clean look");
@@ -142,10 +174,10 @@ async fn an_instance_whose_id_was_never_noted_is_found_by_the_name_of_its_claim(
     let mut bench = bench();
     bench.ours("i-1");
     let subject = Subject::OfClaim("claim-1".into());
-    bench.instances.want(subject.clone(), Wish::Look);
+    bench.instances.want(subject.clone(), Wish::Look, None);
     assert_eq!(bench.next().await, Instance::Asking(None));
     assert_eq!(bench.next().await, Instance::Running);
-    bench.instances.want(subject, Wish::End);
+    bench.instances.want(subject, Wish::End, None);
     assert_eq!(bench.next().await, Instance::Asking(None));
     assert_eq!(bench.next().await, Instance::Ending);
     assert_eq!(bench.state("i-1"), InstanceState::ShuttingDown);
@@ -157,7 +189,7 @@ async fn many_wishes_are_few_calls_and_at_rest_there_are_none() {
     let mut bench = bench();
     for number in 0..400 {
         bench.ours(&format!("i-{number}"));
-        bench.instances.want(id(&format!("i-{number}")), Wish::End);
+        bench.instances.want(id(&format!("i-{number}")), Wish::End, None);
     }
     for _ in 0..800 {
         bench.next().await;

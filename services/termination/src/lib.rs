@@ -43,7 +43,11 @@ use crate::writes::Writes;
 
 /// Wires the service with AWS behind it.
 pub async fn start(config: Config, shell: &mut Shell) -> anyhow::Result<()> {
-    let options = cloud_aws::Options { read_only: shell.config.shadow_mode, ..cloud_aws::Options::default() };
+    let options = cloud_aws::Options {
+        read_only: shell.config.shadow_mode,
+        limits: config.aws_rate_limits,
+        ..cloud_aws::Options::default()
+    };
     shell.metrics.register_collector(options.calls.clone());
     let aws = cloud_aws::Aws::connect(options).await.context("connect to AWS")?;
     let region = aws.region().to_owned();

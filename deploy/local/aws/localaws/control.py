@@ -231,6 +231,13 @@ def put_settings(control: Control, body: dict[str, Any]) -> Any:
         "stoppedAfterMs": "stopped_after_ms",
         "terminatedListedMs": "terminated_listed_ms",
         "stateChangeEvents": "state_change_events",
+        "visibleAfterMs": "visible_after_ms",
+        "profileUsableAfterMs": "profile_usable_after_ms",
+        "spotByCapacity": "spot_by_capacity",
+        "fleetAtMost": "fleet_at_most",
+        "requestRates": "request_rates",
+        "onDemandVcpuQuota": "on_demand_vcpu_quota",
+        "spotVcpuQuota": "spot_vcpu_quota",
     }
     for key, value in body.items():
         if key not in names:
@@ -399,6 +406,8 @@ def put_reservation(control: Control, body: dict[str, Any]) -> Any:
             for field in ("total", "available", "state"):
                 if field in body:
                     setattr(existing, field, body[field])
+            if existing.state in ("cancelled", "expired"):
+                reservations.end(world, existing, existing.state)
             if "endsInSeconds" in body:
                 existing.ends = time.time() + float(body["endsInSeconds"])
             made = existing

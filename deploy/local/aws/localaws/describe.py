@@ -51,13 +51,19 @@ FIELDS = {
 }
 
 
-def find(world: Any, ids: list[str]) -> list[Instance]:
+def is_visible(call: Call, instance: Instance) -> bool:
+    return call.world.is_visible(instance.id, instance.launched, call.access_key)
+
+
+def find(call: Call, ids: list[str]) -> list[Instance]:
     """All of the instances or none: one unknown id fails the whole call, as EC2 does."""
+    world = call.world
     unknown = []
     for instance_id in ids:
         if not ID.fullmatch(instance_id):
             raise AwsError("InvalidInstanceID.Malformed", f'Invalid id: "{instance_id}"')
-        if instance_id not in world.instances.by_id:
+        instance = world.instances.by_id.get(instance_id)
+        if instance is None or not is_visible(call, instance):
             unknown.append(instance_id)
     if len(unknown) == 1:
         raise AwsError("InvalidInstanceID.NotFound", f"The instance ID '{unknown[0]}' does not exist")
@@ -75,7 +81,7 @@ def describe_instances(call: Call, params: dict[str, Any]) -> dict[str, Any]:
             "InvalidParameterCombination", "The parameter instancesSet cannot be used with the parameter maxResults"
         )
     matches = Matcher(params.get("Filters"), FIELDS, lambda i: i.tags)
-    pool = find(world, ids) if ids else world.instances.by_id.values()
+    pool = find(call, ids) if ids else [i for i in world.instances.all() if is_visible(call, i)]
     chosen = [i for i in pool if matches(i)]
     if ids:
         chosen.sort(key=lambda i: i.key)
@@ -88,7 +94,7 @@ def terminate_instances(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     world = call.world
     if not params.get("InstanceIds"):
         raise missing("InstanceId")
-    instances = find(world, params["InstanceIds"])
+    instances = find(call, params["InstanceIds"])
     for instance in instances:
         if instance.protected and instance.alive:
             raise AwsError(
@@ -107,7 +113,7 @@ def terminate_instances(call: Call, params: dict[str, Any]) -> dict[str, Any]:
 @ec2("StopInstances")
 def stop_instances(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     world, changes = call.world, []
-    for instance in (found := find(world, params.get("InstanceIds") or [])):
+    for instance in (found := find(call, params.get("InstanceIds") or [])):
         if instance.lifecycle == "spot":
             raise AwsError(
                 "UnsupportedOperation",
@@ -128,7 +134,7 @@ def stop_instances(call: Call, params: dict[str, Any]) -> dict[str, Any]:
 @ec2("StartInstances")
 def start_instances(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     world, changes = call.world, []
-    for instance in find(world, params.get("InstanceIds") or []):
+    for instance in find(call, params.get("InstanceIds") or []):
         before = instance.state
         if before not in ("stopped", "running", "pending"):
             raise AwsError(
@@ -143,7 +149,7 @@ def start_instances(call: Call, params: dict[str, Any]) -> dict[str, Any]:
 
 @ec2("RebootInstances")
 def reboot_instances(call: Call, params: dict[str, Any]) -> dict[str, Any]:
-    find(call.world, params.get("InstanceIds") or [])
+    find(call, params.get("InstanceIds") or [])
     return {}
 
 
@@ -161,7 +167,7 @@ def change(instance: Instance, before: str, after: str) -> dict[str, Any]:
 
 @ec2("DescribeInstanceAttribute")
 def describe_instance_attribute(call: Call, params: dict[str, Any]) -> dict[str, Any]:
-    (instance,) = find(call.world, [params.get("InstanceId", "")])
+    (instance,) = find(call, [params.get("InstanceId", "")])
     answers = {
         "userData": {"UserData": {"Value": instance.user_data} if instance.user_data else {}},
         "disableApiTermination": {"DisableApiTermination": {"Value": instance.protected}},
@@ -178,7 +184,7 @@ def describe_instance_attribute(call: Call, params: dict[str, Any]) -> dict[str,
 @ec2("ModifyInstanceAttribute")
 def modify_instance_attribute(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     world = call.world
-    (instance,) = find(world, [params.get("InstanceId", "")])
+    (instance,) = find(call, [params.get("InstanceId", "")])
     if "DisableApiTermination" in params:
         instance.protected = bool(params["DisableApiTermination"].get("Value"))
     if params.get("Groups"):

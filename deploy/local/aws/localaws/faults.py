@@ -6,6 +6,7 @@ from __future__ import annotations
 import fnmatch
 import threading
 import time
+import zlib
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -108,10 +109,11 @@ class Faults:
                     raise AwsError(shortage.code, shortage.message or explain(shortage.code, pool, zones))
 
     def depth(self, pool: tuple[str, str, str]) -> int:
+        """How much spare capacity a pool has. Outside EC2 it is not known, and the cheapest pool seldom has the most."""
         for shortage in self.shortages:
             if shortage.matches(pool):
                 return shortage.remaining
-        return 1_000_000
+        return 1_000_000 + zlib.crc32("/".join(pool).encode())
 
     # ---- calls
 

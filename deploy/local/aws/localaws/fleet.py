@@ -1,7 +1,7 @@
 """CreateFleet of type `instant`: chooses among overrides as EC2 documents its strategies.
 
-Simplifications, on purpose: `price-capacity-optimized` takes the cheapest pool that has capacity,
-and `capacity-optimized` the one with the deepest (set by a test, else all alike, then the cheapest).
+Simplifications, on purpose: `price-capacity-optimized` takes the cheapest pool that has capacity, unless a
+test sets `spotByCapacity`, and `capacity-optimized` the deepest, which is a fixed figure of each pool.
 Pools are tried one after another, and every pool that failed before the target was met is reported
 in Errors, so an answer may hold instances and errors at once, as EC2's does.
 """
@@ -16,6 +16,7 @@ from typing import Any
 
 from .actions import Call, ec2
 from .errors import AwsError, dry_run, missing
+from .faults import explain
 from .filters import tags_for
 from .instances import Instance
 from .launch import Spec, launch, resolve
@@ -61,7 +62,7 @@ def create_fleet(call: Call, params: dict[str, Any]) -> dict[str, Any]:
                 "The client token you have provided is associated with a fleet that has different parameters.",
             )
         return answer
-    templates = resolve_templates(world, params["LaunchTemplateConfigs"])
+    templates = resolve_templates(call, params["LaunchTemplateConfigs"])
     if params.get("DryRun"):
         raise dry_run()
     fleet_id = world.new_fleet_id()
@@ -105,11 +106,16 @@ def check(params: dict[str, Any]) -> None:
         raise AwsError("InvalidParameterValue", f"A fleet may have at most 300 overrides, got {overrides}.")
 
 
-def resolve_templates(world: Any, configs: list[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    found = []
+def resolve_templates(call: Call, configs: list[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    world, found = call.world, []
     for config in configs:
         given = config.get("LaunchTemplateSpecification") or {}
         template = world.templates.find(given.get("LaunchTemplateId"), given.get("LaunchTemplateName"))
+        if not world.is_visible(template.id, template.created, call.access_key):
+            raise AwsError(
+                "InvalidLaunchTemplateName.NotFoundException",
+                f"The specified launch template, with template name {template.name}, does not exist.",
+            )
         number = template.number(given.get("Version"))
         found.append(({"LaunchTemplateId": template.id, "Version": str(number)}, template.versions[number][2]))
     return found
@@ -142,6 +148,7 @@ def fill(world, params, templates, fleet_id, lifecycle, wanted, options):
     got: dict[int, tuple[Pool, list[Instance]]] = {}
     errors: list[dict[str, Any]] = []
     left = float(wanted)
+    most = int(world.settings.fleet_at_most) or math.inf
     diversify = options.get("AllocationStrategy") == "diversified"
     for position, pool in enumerate(pools):
         if left <= 0:
@@ -149,7 +156,11 @@ def fill(world, params, templates, fleet_id, lifecycle, wanted, options):
         count = math.ceil(left / pool.weight)
         if diversify:
             count = math.ceil(count / (len(pools) - position))
-        launched, problem = try_pool(world, pool, params, fleet_id, count)
+        launched, problem = try_pool(world, pool, params, fleet_id, min(count, most))
+        most -= len(launched)
+        if most <= 0 and len(launched) < count:
+            problem = AwsError("InsufficientInstanceCapacity", explain("InsufficientInstanceCapacity", pool.spec.pool, world.network.zone_ids()))
+            pools[position + 1 :] = []
         if launched:
             left -= len(launched) * pool.weight
             got[position] = (pool, launched)
@@ -203,7 +214,7 @@ def ranked(world: Any, pools: list[Pool], lifecycle: str, options: dict[str, Any
     strategy = options.get("AllocationStrategy") or "lowest-price"
     if strategy in ("prioritized", "capacity-optimized-prioritized"):
         key = lambda p: (p.priority, p.price, p.order)  # noqa: E731
-    elif strategy == "capacity-optimized":
+    elif strategy == "capacity-optimized" or (strategy == "price-capacity-optimized" and world.settings.spot_by_capacity):
         key = lambda p: (-world.faults.depth(p.spec.pool) if p.spec else 0, p.price, p.order)  # noqa: E731
     else:
         key = lambda p: (p.price, p.order)  # noqa: E731
@@ -212,6 +223,25 @@ def ranked(world: Any, pools: list[Pool], lifecycle: str, options: dict[str, Any
     if lifecycle == "on-demand" and usage == "use-capacity-reservations-first":
         pools.sort(key=lambda p: not (p.spec and world.reservations.open_match(p.spec.instance_type, p.spec.zone, "default")))
     return pools
+
+
+def check_quota(world: Any, spec: Spec) -> None:
+    """vCPUs of an account by kind of capacity, over all of its instances."""
+    spot = spec.lifecycle == "spot"
+    quota = world.settings.spot_vcpu_quota if spot else world.settings.on_demand_vcpu_quota
+    if not quota:
+        return
+    vcpus = lambda name: world.types.types[name]["VCpuInfo"]["DefaultVCpus"]  # noqa: E731
+    used = sum(vcpus(i.type) for i in world.instances.all() if i.alive and (i.lifecycle == "spot") == spot)
+    if used + vcpus(spec.instance_type) <= quota:
+        return
+    if spot:
+        raise AwsError("MaxSpotInstanceCountExceeded", "Max spot instance count exceeded")
+    raise AwsError(
+        "VcpuLimitExceeded",
+        f"You have requested more vCPU capacity than your current vCPU limit of {quota:.0f} allows for the instance bucket "
+        "that the specified instance type belongs to.",
+    )
 
 
 def try_pool(world, pool: Pool, params, fleet_id: str, count: int) -> tuple[list[Instance], AwsError | None]:
@@ -227,6 +257,7 @@ def try_pool(world, pool: Pool, params, fleet_id: str, count: int) -> tuple[list
     launched: list[Instance] = []
     try:
         for _ in range(count):
+            check_quota(world, spec)
             if not reserved(spec):
                 world.faults.take_capacity(spec.pool, world.network.zone_ids())
             launched.append(launch(world, spec))

@@ -14,20 +14,22 @@ from xml.sax.saxutils import escape
 
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
-from . import describe, fleet, images, instance_types, motopages, placement, reservations, run_instances, spot, status, tags, templates
+from . import describe, fleet, images, instance_types, interfaces, motopages, placement, reservations, run_instances, spot, status, tags, templates
 from .actions import EC2, Call
 from .eks import Cluster
 from .errors import AwsError
+from .faults import SPARED
 from .httpd import Request, Response
 from .pricing import PriceList
 from .queues import Queues
+from .rates import Rates
 from .requestlog import RequestLog
 from .wire import error_xml
 from .world import Worlds
 from .zonalshift import ZonalShifts
 
 # Importing these modules registers their handlers.
-HANDLERS = (describe, fleet, images, instance_types, placement, reservations, run_instances, spot, status, tags, templates)
+HANDLERS = (describe, fleet, images, instance_types, interfaces, placement, reservations, run_instances, spot, status, tags, templates)
 JSON_SERVICES = ("ssm", "sqs", "events", "pricing", "eks", "arc-zonal-shift")
 
 
@@ -38,10 +40,19 @@ class Gateway:
         self.faults, self.wire = shared.faults, shared.wire
         self.price_list = PriceList(shared.prices, shared.types, shared.pager)
         self.shifts = ZonalShifts(cluster)
+        self._rates: Rates | None = None
         self.control_url = ""  # set when the control path listens; tells the node joiner where it is
         self.queues = Queues()
         self.queues.install()
         self.moto = DomainDispatcherApplication(create_backend_app)
+
+    def _limit(self, action: str, access_key: str) -> None:
+        """The rates of an account, where they are switched on. Buckets are full when that happens."""
+        share = self.worlds.shared.settings.request_rates
+        if self._rates is None or self._rates.share != share:
+            self._rates = Rates(share)
+        if share and access_key not in SPARED and not self._rates.allows(action):
+            raise AwsError("RequestLimitExceeded", "Request limit exceeded.", 503)
 
     def __call__(self, request: Request) -> Response:
         if request.path == "/_local/control":
@@ -58,6 +69,8 @@ class Gateway:
             else:
                 params = loose(request, form)
             self.faults.apply(action, access_key, service in JSON_SERVICES)
+            if service == "ec2":
+                self._limit(action, access_key)
             response = self._answer(request, service, action, region, access_key, params, request_id)
             if response.status >= 400:
                 code = "moto"

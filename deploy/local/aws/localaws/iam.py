@@ -1,6 +1,6 @@
 """IAM where moto differs: ListInstanceProfiles with its PathPrefix and paging, without which a cleaner of
-the profiles under a path would be shown, and would delete, all others; and policies of a CloudFormation
-template that are text (`!Sub`), which moto encodes a second time."""
+the profiles under a path would be shown, and would delete, all others; the AWS-managed policies of node roles; and policies
+of a CloudFormation template that are text (`!Sub`), which moto encodes a second time."""
 
 from __future__ import annotations
 
@@ -8,13 +8,30 @@ import json
 from typing import Any
 
 from moto.core.responses import ActionResult
-from moto.iam.models import ManagedPolicy
+from moto.iam.models import AWSManagedPolicy, IAMBackend, ManagedPolicy
 from moto.iam.responses import IamResponse
 
 from .filters import Pager
 
+# moto can load all of AWS's policies, which takes seconds at each start. Nothing here evaluates their documents.
+MANAGED_POLICIES = (
+    "AmazonEC2ContainerRegistryPullOnly",
+    "AmazonEC2ContainerRegistryReadOnly",
+    "AmazonEKS_CNI_Policy",
+    "AmazonEKSWorkerNodeMinimalPolicy",
+    "AmazonEKSWorkerNodePolicy",
+    "AmazonSSMManagedInstanceCore",
+)
+
 
 def install(pager: Pager) -> None:
+    document = json.dumps({"Version": "2012-10-17", "Statement": []})
+
+    def aws_policies(self: IAMBackend) -> list[AWSManagedPolicy]:
+        return [AWSManagedPolicy(name, self.account_id, self.region_name, document=document) for name in MANAGED_POLICIES]
+
+    IAMBackend._init_aws_policies = aws_policies  # type: ignore[method-assign,assignment]
+
     def list_instance_profiles(self: IamResponse) -> ActionResult:
         prefix = self._get_param("PathPrefix") or "/"
         found = [p for p in list(self.backend.get_instance_profiles()) if p.path.startswith(prefix)]

@@ -35,6 +35,8 @@ class Instance:
         self.volumes: list[dict[str, Any]] = []
         self.addresses: list[str] = []
         self.extra_addresses = 0
+        self.interface_tags: dict[str, dict[str, str]] = {}  # by network interface id
+        self.request_tags: dict[str, str] = {}  # of its spot request
         self.group_id: str | None = None
         self.partition: int | None = None
         self.reservation_id: str | None = None
@@ -76,9 +78,9 @@ class Instance:
             answer["StateReason"] = self.state_reason
         if self.state == "terminated":
             # A terminated instance has lost its addresses, interfaces and disks.
-            for gone in ("PrivateIpAddress", "SubnetId", "VpcId"):
+            for gone in ("PrivateIpAddress", "PublicIpAddress", "SubnetId", "VpcId"):
                 answer.pop(gone, None)
-            answer["PrivateDnsName"] = ""
+            answer["PrivateDnsName"] = answer["PublicDnsName"] = ""
             answer["NetworkInterfaces"], answer["BlockDeviceMappings"], answer["SecurityGroups"] = [], [], []
         return answer
 
@@ -109,6 +111,7 @@ class Instance:
             "subnetId": record.get("SubnetId"),
             "capacityReservationId": self.reservation_id,
             "launched": self.launched,
+            "ended": self.ended,
             "tags": self.tags,
         }
 

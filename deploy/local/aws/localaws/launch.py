@@ -96,7 +96,9 @@ def resolve(world: Any, data: dict[str, Any], override: dict[str, Any], lifecycl
         image=image,
         data=data,
         groups=world.network.security_groups(wanted_groups, subnet.vpc_id, subnet.id),
-        profile=world.network.instance_profile(override.get("IamInstanceProfile") or data.get("IamInstanceProfile")),
+        profile=world.network.instance_profile(
+            override.get("IamInstanceProfile") or data.get("IamInstanceProfile"), world.settings.profile_usable_after_ms
+        ),
         group=group,
     )
 
@@ -175,8 +177,7 @@ def launch(world: Any, spec: Spec) -> Instance:
     world.network.take_extra(spec.subnet.id, prefixes)
 
     instance_id = world.new_id("i")
-    tags = {**tags_for(spec.data.get("TagSpecifications"), "instance"), **tags_for(spec.tags, "instance")}
-    tags.update(spec.system_tags)
+    tags = all_tags(spec, "instance") | spec.system_tags
     now = time.time()
     instance = Instance(instance_id, world.instances.next_sequence(), {}, tags)
     instance.launched = now
@@ -207,7 +208,7 @@ def volumes(world: Any, spec: Spec, instance_id: str, now: float) -> list[dict[s
         elif mapping.get("Ebs") is not None:
             given = {k: v for k, v in mapping["Ebs"].items() if v is not None}
             devices[name] = {**devices.get(name, {"DeleteOnTermination": True, "VolumeType": "gp2"}), **given}
-    tags = {**tags_for(spec.data.get("TagSpecifications"), "volume"), **tags_for(spec.tags, "volume")}
+    tags = all_tags(spec, "volume")
     out = []
     for device, ebs in devices.items():
         kind = ebs.get("VolumeType", "gp2")
@@ -246,6 +247,7 @@ def record(world: Any, spec: Spec, instance: Instance, interfaces: list[dict[str
     place = data.get("Placement") or {}
     name = dns_name(world.region, instance.addresses[0])
     metadata = data.get("MetadataOptions") or {}
+    public = public_address(world, spec, interfaces)
     answer = {
         "InstanceId": instance.id,
         "ImageId": spec.image.id,
@@ -268,7 +270,8 @@ def record(world: Any, spec: Spec, instance: Instance, interfaces: list[dict[str
         },
         "PrivateDnsName": name,
         "PrivateIpAddress": instance.addresses[0],
-        "PublicDnsName": "",
+        "PublicDnsName": public_dns_name(world.region, public) if public else "",
+        "PublicIpAddress": public,
         "SubnetId": spec.subnet.id,
         "VpcId": spec.subnet.vpc_id,
         "SecurityGroups": spec.groups,
@@ -318,7 +321,8 @@ def record(world: Any, spec: Spec, instance: Instance, interfaces: list[dict[str
         "CapacityReservationId": instance.reservation_id,
         "CapacityReservationSpecification": capacity_reservation(data, instance),
         "NetworkInterfaces": [
-            network_interface(world, spec, instance, interface, i, now) for i, interface in enumerate(interfaces)
+            network_interface(world, spec, instance, interface, i, now, public if i == 0 else None)
+            for i, interface in enumerate(interfaces)
         ],
         "ProductCodes": [],
     }
@@ -326,7 +330,26 @@ def record(world: Any, spec: Spec, instance: Instance, interfaces: list[dict[str
         answer["InstanceLifecycle"] = spec.lifecycle
     if spec.lifecycle == "spot":
         answer["SpotInstanceRequestId"] = "sir-" + instance.id[-8:]
+        instance.request_tags = all_tags(spec, "spot-instances-request")
     return answer
+
+
+def all_tags(spec: Spec, kind: str) -> dict[str, str]:
+    """What the template and the request say about resources of this kind."""
+    return {**tags_for(spec.data.get("TagSpecifications"), kind), **tags_for(spec.tags, kind)}
+
+
+def public_address(world: Any, spec: Spec, interfaces: list[dict[str, Any]]) -> str | None:
+    """As the first interface asks, else as the subnet does it."""
+    wanted = interfaces[0].get("AssociatePublicIpAddress")
+    if wanted is None:
+        wanted = str(spec.subnet.map_public_ip_on_launch).lower() == "true"
+    return world.network.public_address() if wanted else None
+
+
+def public_dns_name(region: str, address: str) -> str:
+    suffix = "compute-1.amazonaws.com" if region == "us-east-1" else f"{region}.compute.amazonaws.com"
+    return f"ec2-{address.replace('.', '-')}.{suffix}"
 
 
 def capacity_reservation(data: dict[str, Any], instance: Instance) -> dict[str, Any]:
@@ -342,7 +365,7 @@ def capacity_reservation(data: dict[str, Any], instance: Instance) -> dict[str, 
     return answer
 
 
-def network_interface(world, spec, instance, given, index, now) -> dict[str, Any]:
+def network_interface(world, spec, instance, given, index, now, public) -> dict[str, Any]:
     kind = given.get("InterfaceType") or "interface"
     interface: dict[str, Any] = {
         "NetworkInterfaceId": world.new_id("eni"),
@@ -372,4 +395,11 @@ def network_interface(world, spec, instance, given, index, now) -> dict[str, Any
         interface["PrivateIpAddresses"] = [
             {"Primary": True, "PrivateIpAddress": address, "PrivateDnsName": dns_name(world.region, address)}
         ]
+    if public:
+        association = {"PublicIp": public, "PublicDnsName": public_dns_name(world.region, public), "IpOwnerId": "amazon"}
+        interface["Association"] = interface["PrivateIpAddresses"][0]["Association"] = association
+    tracking = given.get("ConnectionTrackingSpecification")
+    if tracking:
+        interface["ConnectionTrackingConfiguration"] = tracking
+    instance.interface_tags[interface["NetworkInterfaceId"]] = all_tags(spec, "network-interface")
     return interface

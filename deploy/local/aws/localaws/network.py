@@ -4,6 +4,8 @@ them up in its backends and account for the addresses that our instances take.""
 from __future__ import annotations
 
 import ipaddress
+import time
+from datetime import timezone
 from typing import Any
 
 from moto.backends import get_backend
@@ -32,6 +34,7 @@ class Network:
         self._cursor: dict[str, int] = {}
         self._used: dict[str, set[int]] = {}
         self._zone_ids: dict[str, str] | None = None
+        self._public = 0
 
     @property
     def backend(self) -> Any:
@@ -80,18 +83,25 @@ class Network:
                 raise AwsError("InvalidGroup.NotFound", f"The security group '{group_id}' does not exist")
         return found
 
-    def instance_profile(self, given: dict[str, str] | None) -> dict[str, str] | None:
+    def instance_profile(self, given: dict[str, str] | None, usable_after_ms: float) -> dict[str, str] | None:
+        """EC2 refuses a profile that was made just now as if it did not exist."""
         if not given:
             return None
         profiles = get_backend("iam")[ACCOUNT]["aws"].instance_profiles.values()
         for profile in list(profiles):
             if profile.name == given.get("Name") or profile.arn == given.get("Arn"):
-                return {"Arn": profile.arn, "Id": profile.id}
+                if time.time() >= profile.create_date.replace(tzinfo=timezone.utc).timestamp() + usable_after_ms / 1000:
+                    return {"Arn": profile.arn, "Id": profile.id}
         field, value = ("name", given["Name"]) if given.get("Name") else ("arn", given.get("Arn"))
         raise AwsError(
             "InvalidParameterValue",
             f"Value ({value}) for parameter iamInstanceProfile.{field} is invalid. Invalid IAM Instance Profile {field}",
         )
+
+    def public_address(self) -> str:
+        """Never the same twice."""
+        self._public += 1
+        return str(ipaddress.IPv4Address("54.200.0.0") + self._public)
 
     def free(self, subnet: Subnet) -> int:
         return available_addresses(subnet)

@@ -129,7 +129,7 @@ def describe_capacity_reservations(call: Call, params: dict[str, Any]) -> dict[s
     reservations, now = call.world.reservations, time.time()
     for reservation in reservations.by_id.values():
         if reservation.ends is not None and reservation.ends <= now and reservation.state == "active":
-            reservation.state, reservation.available = "expired", 0
+            end(call.world, reservation, "expired")
     wanted = params.get("CapacityReservationIds")
     chosen = [reservations.get(i) for i in wanted] if wanted else list(reservations.by_id.values())
     matches = Matcher(params.get("Filters"), FIELDS, lambda r: r.tags)
@@ -155,9 +155,18 @@ def create_capacity_reservation(call: Call, params: dict[str, Any]) -> dict[str,
 
 @ec2("CancelCapacityReservation")
 def cancel_capacity_reservation(call: Call, params: dict[str, Any]) -> dict[str, Any]:
-    reservation = call.world.reservations.get(params["CapacityReservationId"])
-    reservation.state, reservation.available = "cancelled", 0
+    end(call.world, call.world.reservations.get(params["CapacityReservationId"]), "cancelled")
     return {"Return": True}
+
+
+def end(world: Any, reservation: Reservation, state: str) -> None:
+    """Its instances keep running, on demand, and are no longer listed as using it."""
+    reservation.state, reservation.available = state, 0
+    for instance in world.instances.all():
+        if instance.reservation_id == reservation.id:
+            instance.reservation_id = None
+            instance.record["CapacityReservationId"] = None
+            world.instances.mark(instance)
 
 
 def create(world: Any, body: dict[str, Any]) -> Reservation:

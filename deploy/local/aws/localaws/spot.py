@@ -1,4 +1,4 @@
-"""DescribeSpotInstanceRequests, and DescribeSpotPriceHistory: the current price of every (type, zone) plus the steps before it.
+"""DescribeSpotPriceHistory: the current price of every (type, zone) plus the steps before it.
 
 With a StartTime of now EC2 answers one row a pool: the price in force. An earlier StartTime also
 shows older rows; ours step every six hours by a few per cent around the current figure.
@@ -98,36 +98,3 @@ def history(instance_type: str, zone: str, price: int, start: float, end: float)
         wobble = 960 + int.from_bytes(hashlib.sha256(f"{instance_type}{zone}{moment}".encode()).digest()[:2]) % 81
         rows.append((float(moment), price * wobble // 1000))
     return rows
-
-
-REQUEST_FIELDS = {
-    "instance-id": lambda i: i.id,
-    "spot-instance-request-id": lambda i: request_id(i),
-    "state": lambda i: "active" if i.alive else "closed",
-    "status-code": lambda i: i.spot_status,
-}
-
-
-def request_id(instance: Any) -> str:
-    return "sir-" + instance.id[-8:]
-
-
-@ec2("DescribeSpotInstanceRequests")
-def describe_spot_instance_requests(call: Call, params: dict[str, Any]) -> dict[str, Any]:
-    """The request of each spot instance, and of every instance that was interrupted as one."""
-    world, wanted = call.world, params.get("SpotInstanceRequestIds")
-    matches = Matcher(params.get("Filters"), REQUEST_FIELDS, lambda i: i.tags)
-    spot = [i for i in world.instances.by_id.values() if i.lifecycle == "spot" or i.spot_status != "fulfilled"]
-    chosen = [i for i in spot if matches(i) and (not wanted or request_id(i) in wanted)]
-    page, token = world.pager.page(call.action, chosen, lambda i: i.key, params, 5, 1000)
-    requests = [
-        {
-            "SpotInstanceRequestId": request_id(i),
-            "InstanceId": i.id,
-            "State": "active" if i.alive else "closed",
-            "Status": {"Code": i.spot_status, "Message": i.spot_status},
-            "Type": "one-time",
-        }
-        for i in page
-    ]
-    return {"SpotInstanceRequests": requests, "NextToken": token}

@@ -40,7 +40,7 @@ FIELDS = {
 @ec2("DescribeInstanceStatus")
 def describe_instance_status(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     world, ids = call.world, params.get("InstanceIds")
-    instances = sorted(find(world, ids), key=lambda i: i.key) if ids else world.instances.by_id.values()
+    instances = sorted(find(call, ids), key=lambda i: i.key) if ids else world.instances.by_id.values()
     everything = params.get("IncludeAllInstances")
     matches = Matcher(params.get("Filters"), FIELDS, lambda i: i.tags)
     chosen = [i for i in instances if (everything or i.state == "running") and matches(i)]

@@ -15,6 +15,8 @@ KINDS = {
     "cr": "capacity-reservation",
     "pg": "placement-group",
     "vol": "volume",
+    "eni": "network-interface",
+    "sir": "spot-instances-request",
 }
 
 
@@ -26,15 +28,19 @@ def ours(world: Any) -> dict[str, tuple[str, dict[str, str]]]:
     found.update((i.id, ("image", i.tags)) for i in world.images.images.values() if i.tags)
     found.update((r.id, ("capacity-reservation", r.tags)) for r in world.reservations.by_id.values())
     found.update((g.id, ("placement-group", g.tags)) for g in world.groups.by_name.values())
+    for instance in world.instances.all():
+        found.update((eni, ("network-interface", tags)) for eni, tags in instance.interface_tags.items())
+        if instance.lifecycle == "spot":
+            found[instance.record["SpotInstanceRequestId"]] = ("spot-instances-request", instance.request_tags)
     return found
 
 
-def holder(world: Any, resource: str) -> dict[str, str] | None:
+def holder(call: Call, resource: str) -> dict[str, str] | None:
     """The tags of one of our resources, to be changed; None when moto keeps the resource."""
-    prefix = resource.split("-")[0]
+    world, prefix = call.world, resource.split("-")[0]
     if prefix == "i":
         instance = world.instances.by_id.get(resource)
-        if instance is None:
+        if instance is None or not world.is_visible(resource, instance.launched, call.access_key):
             raise AwsError("InvalidInstanceID.NotFound", f"The instance ID '{resource}' does not exist")
         return instance.tags
     if prefix == "lt":
@@ -45,6 +51,8 @@ def holder(world: Any, resource: str) -> dict[str, str] | None:
         return world.reservations.get(resource).tags
     if prefix == "pg":
         return world.groups.find(resource, None).tags
+    if prefix in ("eni", "sir") and (found := ours(world).get(resource)):
+        return found[1]
     return None
 
 
@@ -66,7 +74,7 @@ def create_tags(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     for key in tags:
         if key.lower().startswith("aws:"):
             raise AwsError("InvalidParameterValue", f"Tag keys starting with 'aws:' are reserved for internal use: {key}")
-    targets = [(r, holder(world, r)) for r in params["Resources"]]
+    targets = [(r, holder(call, r)) for r in params["Resources"]]
     for resource, found in targets:
         if found is not None:
             if len(found | tags) > 50 + sum(k.startswith("aws:") for k in found):
@@ -84,7 +92,7 @@ def create_tags(call: Call, params: dict[str, Any]) -> dict[str, Any]:
 def delete_tags(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     world = call.world
     for resource in params.get("Resources") or []:
-        found = holder(world, resource)
+        found = holder(call, resource)
         if found is None:
             world.network.backend.delete_tags([resource], tag_dict(params.get("Tags")))
             continue

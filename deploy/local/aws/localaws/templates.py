@@ -168,6 +168,7 @@ def describe_launch_templates(call: Call, params: dict[str, Any]) -> dict[str, A
         chosen = [templates.find(i, None) for i in ids or []] + [templates.find(None, n) for n in names or []]
     else:
         chosen = list(templates.by_id.values())
+    chosen = [t for t in chosen if call.world.is_visible(t.id, t.created, call.access_key)]
     matches = Matcher(params.get("Filters"), FIELDS, lambda t: t.tags)
     chosen = sorted((t for t in chosen if matches(t)), key=lambda t: t.id)
     page, token = call.world.pager.page(call.action, chosen, lambda t: t.id, params, 1, 200, default=200)

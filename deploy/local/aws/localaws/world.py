@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import secrets
 import threading
+import time
 import uuid
+import zlib
 from dataclasses import dataclass
 from typing import Any
 
 from . import ACCOUNT
 from .events import Events
-from .faults import Faults
+from .faults import SPARED, Faults
 from .filters import Pager
 from .images import ImageCatalogue
 from .instance_types import TypeCatalogue
@@ -26,13 +28,26 @@ from .wire import Ec2Wire
 
 @dataclass
 class Settings:
-    """How quickly things happen, in milliseconds."""
+    """How quickly things happen, in milliseconds, and what an account may have."""
 
     running_after_ms: float = 0
     terminated_after_ms: float = 300
     stopped_after_ms: float = 300
     terminated_listed_ms: float = 600_000
     state_change_events: bool = True
+    # A new instance or launch template is unknown to other calls for up to this long, each for a time of its own.
+    visible_after_ms: float = 0
+    # A new instance profile is refused by launches for this long.
+    profile_usable_after_ms: float = 0
+    # price-capacity-optimized takes the pool with the most capacity instead of the cheapest.
+    spot_by_capacity: bool = False
+    # CreateFleet launches at most so many instances of those asked for; 0 is all.
+    fleet_at_most: float = 0
+    # Share of the rate at which EC2 refills the buckets of its default request limits; 0 is no limit.
+    request_rates: float = 0
+    # vCPUs of running instances; 0 is no limit.
+    on_demand_vcpu_quota: float = 0
+    spot_vcpu_quota: float = 0
 
     def reset(self) -> None:
         self.__init__()  # type: ignore[misc]
@@ -76,6 +91,11 @@ class World:
             self.groups.reset()
             self.instances.reset()
             self.fleet_tokens.clear()
+
+    def is_visible(self, resource: str, created: float, access_key: str) -> bool:
+        """Whether a call of this key sees the resource yet. The node joiner plays machines, which know themselves."""
+        share = (zlib.crc32(resource.encode()) % 1000 + 1) / 1000
+        return access_key in SPARED or time.time() >= created + share * self.settings.visible_after_ms / 1000
 
     def new_id(self, prefix: str) -> str:
         return f"{prefix}-{secrets.token_hex(9)[:17]}"

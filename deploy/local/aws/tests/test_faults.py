@@ -7,7 +7,7 @@ import urllib.error
 
 from botocore.parsers import ResponseParserError
 
-from .local_aws import LocalAws, client, control
+from .local_aws import LocalAws, client, control, until
 
 
 class Faults(LocalAws):
@@ -20,6 +20,14 @@ class Faults(LocalAws):
         took = {r["action"]: r["ms"] for r in log}
         self.assertGreaterEqual(took["DescribeImages"], 300)
         self.assertLess(took["GetParameter"], took["DescribeImages"])
+
+    def test_request_limits_refuse_what_exceeds_a_bucket(self) -> None:
+        control("PUT", "/settings", requestRates=0.0001)
+        for _ in range(100):
+            self.ec2.describe_placement_groups()
+        self.assertEqual("RequestLimitExceeded", self.refused(self.ec2.describe_placement_groups))
+        control("PUT", "/settings", requestRates=0)
+        self.ec2.describe_placement_groups()
 
     def test_errors_come_as_often_as_asked(self) -> None:
         control("PUT", "/errors", action="DescribeSubnets", code="InternalError", message="broken", count=2)
@@ -119,3 +127,53 @@ class DryRuns(LocalAws):
         code = self.refused(self.run_instances, ImageId=self.image(), SecurityGroupIds=[foreign["GroupId"]])
         self.assertEqual("InvalidParameter", code)
         self.assertIn("belong to different networks", self.message)
+
+
+class Unkind(LocalAws):
+    """Settings that make the local AWS as slow, late and mean as EC2 can be. All are off by default."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.template()
+
+    def test_new_instances_are_unknown_for_a_while_each_for_a_time_of_its_own(self) -> None:
+        ids = self.fleet(["m5.large"], count=5)["Ids"]
+        control("PUT", "/settings", visibleAfterMs=3_600_000)
+        self.assertEqual([], self.ec2.describe_instances()["Reservations"])
+        self.assertEqual("InvalidInstanceID.NotFound", self.refused(self.ec2.describe_instances, InstanceIds=ids))
+        self.assertEqual("InvalidInstanceID.NotFound", self.refused(self.ec2.terminate_instances, InstanceIds=ids))
+        tags = [{"Key": "a", "Value": "b"}]
+        self.assertEqual("InvalidInstanceID.NotFound", self.refused(self.ec2.create_tags, Resources=ids, Tags=tags))
+        joiner = client("ec2", access_key="joiner")
+        self.assertEqual(5, len(joiner.describe_instances(InstanceIds=ids)["Reservations"]))
+        control("PUT", "/settings", visibleAfterMs=1)
+        until(lambda: len(self.ec2.describe_instances(InstanceIds=ids)["Reservations"]) == 5)
+
+    def test_a_new_template_cannot_be_launched_from_for_a_while(self) -> None:
+        control("PUT", "/settings", visibleAfterMs=3_600_000)
+        self.assertEqual("InvalidLaunchTemplateName.NotFoundException", self.refused(self.fleet, ["m5.large"]))
+
+    def test_a_new_profile_is_refused_by_launches_for_a_while(self) -> None:
+        control("PUT", "/settings", profileUsableAfterMs=360_000_000)
+        answer = self.fleet(["m5.large"])
+        self.assertEqual([], answer["Ids"])
+        self.assertEqual({"InvalidParameterValue"}, {e["ErrorCode"] for e in answer["Errors"]})
+        self.assertIn("iamInstanceProfile", answer["Errors"][0]["ErrorMessage"])
+
+    def test_spot_by_capacity_seldom_takes_the_cheapest(self) -> None:
+        types = ["m5.large", "m5.xlarge", "r5.large", "c5.xlarge", "m5.2xlarge"]
+        options = {"SpotOptions": {"AllocationStrategy": "price-capacity-optimized"}}
+        cheapest = self.fleet(types, kind="spot", **options)["Instances"][0]["InstanceType"]
+        control("PUT", "/settings", spotByCapacity=True)
+        deepest = [self.fleet(types, kind="spot", **options)["Instances"][0]["InstanceType"] for _ in range(2)]
+        self.assertEqual(deepest[0], deepest[1])
+        self.assertNotEqual(cheapest, deepest[0])
+
+    def test_quotas_count_vcpus_by_kind_of_capacity(self) -> None:
+        control("PUT", "/settings", onDemandVcpuQuota=5, spotVcpuQuota=2)
+        answer = self.fleet(["m5.large"], count=3)
+        self.assertEqual(2, len(answer["Ids"]))
+        self.assertEqual({"VcpuLimitExceeded"}, {e["ErrorCode"] for e in answer["Errors"]})
+        answer = self.fleet(["m5.large"], count=2, kind="spot")
+        self.assertEqual(1, len(answer["Ids"]))
+        self.assertEqual({"MaxSpotInstanceCountExceeded"}, {e["ErrorCode"] for e in answer["Errors"]})

@@ -92,6 +92,12 @@ class Shortage(LocalAws):
         self.assertEqual(2, len(answer["Ids"]))
         self.assertEqual(["InsufficientInstanceCapacity"], [e["ErrorCode"] for e in answer["Errors"]])
 
+    def test_a_fleet_may_come_in_part(self) -> None:
+        control("PUT", "/settings", fleetAtMost=2)
+        answer = self.fleet(["m5.large"], count=5)
+        self.assertEqual(2, sum(len(i["InstanceIds"]) for i in answer["Instances"]))
+        self.assertEqual(["InsufficientInstanceCapacity"], [e["ErrorCode"] for e in answer["Errors"]])
+
     def test_a_lifted_shortage_launches_again(self) -> None:
         control("PUT", "/ice", instanceType="c5.*")
         self.assertEqual([], self.fleet(["c5.large"])["Ids"])

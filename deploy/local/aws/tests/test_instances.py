@@ -57,6 +57,46 @@ class Launched(LocalAws):
         marked = [*mine, {"Name": "status-code", "Values": ["marked-for-termination"]}]
         self.assertEqual(1, len(self.ec2.describe_spot_instance_requests(Filters=marked)["SpotInstanceRequests"]))
 
+    def test_interfaces_and_spot_requests_of_a_launch_are_listed_with_their_tags(self) -> None:
+        tags = [{"Key": "team", "Value": "a"}]
+        kinds = ("network-interface", "spot-instances-request")
+        self.template(
+            name="unit/interfaces",
+            NetworkInterfaces=[
+                {
+                    "DeviceIndex": 0,
+                    "Groups": self.groups,
+                    "AssociatePublicIpAddress": True,
+                    "ConnectionTrackingSpecification": {"TcpEstablishedTimeout": 90},
+                }
+            ],
+            TagSpecifications=[{"ResourceType": kind, "Tags": tags} for kind in kinds],
+        )
+        (instance_id,) = self.fleet(["m5.large"], kind="spot", template="unit/interfaces")["Ids"]
+        found = self.describe(instance_id)
+        (interface_id,) = [i["NetworkInterfaceId"] for i in found["NetworkInterfaces"]]
+        (interface,) = self.ec2.describe_network_interfaces(NetworkInterfaceIds=[interface_id])["NetworkInterfaces"]
+        self.assertEqual((instance_id, tags), (interface["Attachment"]["InstanceId"], interface["TagSet"]))
+        self.assertEqual(90, interface["ConnectionTrackingConfiguration"]["TcpEstablishedTimeout"])
+        self.assertEqual(found["PublicIpAddress"], interface["Association"]["PublicIp"])
+        self.assertIn(found["PublicIpAddress"].replace(".", "-"), found["PublicDnsName"])
+        by_instance = [{"Name": "attachment.instance-id", "Values": [instance_id]}]
+        self.assertEqual(1, len(self.ec2.describe_network_interfaces(Filters=by_instance)["NetworkInterfaces"]))
+        sir = found["SpotInstanceRequestId"]
+        (request,) = self.ec2.describe_spot_instance_requests(SpotInstanceRequestIds=[sir])["SpotInstanceRequests"]
+        self.assertEqual((instance_id, tags), (request["InstanceId"], request["Tags"]))
+        self.ec2.create_tags(Resources=[interface_id, sir], Tags=[{"Key": "later", "Value": "b"}])
+        later = self.ec2.describe_tags(Filters=[{"Name": "key", "Values": ["later"]}])["Tags"]
+        self.assertEqual({interface_id, sir}, {t["ResourceId"] for t in later})
+        control("PUT", "/settings", terminatedAfterMs=0)
+        self.ec2.terminate_instances(InstanceIds=[instance_id])
+        code = self.refused(self.ec2.describe_network_interfaces, NetworkInterfaceIds=[interface_id])
+        self.assertEqual("InvalidNetworkInterfaceID.NotFound", code)
+
+    def test_a_private_instance_has_no_public_address(self) -> None:
+        (instance_id,) = self.fleet(["m5.large"])["Ids"]
+        self.assertNotIn("PublicIpAddress", self.describe(instance_id))
+
     def test_user_data_can_be_read_back(self) -> None:
         (instance_id,) = self.fleet(["m5.large"])["Ids"]
         answer = self.ec2.describe_instance_attribute(InstanceId=instance_id, Attribute="userData")

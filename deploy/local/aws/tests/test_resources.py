@@ -95,6 +95,21 @@ class Reservations(LocalAws):
         answer = self.fleet(["c5.large", "m5.xlarge"], OnDemandOptions=options)
         self.assertEqual("m5.xlarge", answer["Instances"][0]["InstanceType"])
 
+    def test_instances_of_a_cancelled_reservation_run_on_without_it(self) -> None:
+        overrides = [{"InstanceType": "m5.large", "SubnetId": self.subnets["us-west-2a"]}]
+        self.template()
+        for cancel in (
+            lambda id: self.ec2.cancel_capacity_reservation(CapacityReservationId=id),
+            lambda id: control("PUT", "/capacity-reservation", id=id, state="cancelled"),
+        ):
+            reservation = self.reserve()
+            (instance_id,) = self.fleet([], overrides=overrides)["Ids"]
+            self.assertEqual(reservation, self.describe(instance_id)["CapacityReservationId"])
+            cancel(reservation)
+            found = self.describe(instance_id)
+            self.assertNotIn("CapacityReservationId", found)
+            self.assertEqual("running", found["State"]["Name"])
+
     def test_filters_and_unknown_ids(self) -> None:
         mine = self.reserve(tags={"team": "a"}, criteria="targeted")
         self.reserve()
@@ -160,6 +175,11 @@ class Network(LocalAws):
             for attached in iam.get_instance_profile(InstanceProfileName=name)["InstanceProfile"]["Roles"]:
                 iam.remove_role_from_instance_profile(InstanceProfileName=name, RoleName=attached["RoleName"])
             iam.delete_instance_profile(InstanceProfileName=name)
+
+
+    def test_a_node_role_has_the_policies_of_aws(self) -> None:
+        attached = client("iam").list_attached_role_policies(RoleName=f"KarpenterNodeRole-{CLUSTER}")["AttachedPolicies"]
+        self.assertIn("arn:aws:iam::aws:policy/AmazonEC2ContainerRegistryPullOnly", [p["PolicyArn"] for p in attached])
 
 
 class Cluster(LocalAws):

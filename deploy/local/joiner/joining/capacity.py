@@ -98,14 +98,17 @@ def devices(info: dict[str, Any], efa: int) -> dict[str, int]:
     return {k: v for k, v in found.items() if v}
 
 
-def compute(info: dict[str, Any], boot: Bootstrap, disk_gib: int) -> tuple[dict[str, str], dict[str, str]]:
+def compute(
+    info: dict[str, Any], boot: Bootstrap, disk_gib: int, memory_percent: float = 100
+) -> tuple[dict[str, str], dict[str, str]]:
     """(capacity, allocatable) without device plugins' resources. `disk_gib` is the size of the volume
-    that holds containers; with RAID0 it is the instance's own disks instead."""
+    that holds containers; with RAID0 it is the instance's own disks instead. `memory_percent` of the
+    memory that such a machine usually shows is there."""
     stated = info["MemoryInfo"]["SizeInMiB"] * MI
     if "arm64" in info["ProcessorInfo"]["SupportedArchitectures"]:
         stated -= ARM_SET_ASIDE
     # The kernel reports whole KiB.
-    memory = stated * VISIBLE_MEMORY // 10_000 // 1024 * 1024
+    memory = int(stated * VISIBLE_MEMORY * memory_percent) // 1_000_000 // 1024 * 1024
     own_disks = (info.get("InstanceStorageInfo") or {}).get("TotalSizeInGB")
     raw_disk = own_disks * 10**9 if boot.raid0 and own_disks else disk_gib * GI
     disk = raw_disk * VISIBLE_DISK // 10_000 // 1024 * 1024

@@ -17,6 +17,9 @@ class Controls:
     gpu_delay_ms: float = 0
     agent_taints: list[str] = field(default_factory=list)
     agent_after_ms: float = 0
+    ready_after_ms: float = 0
+    uninitialized_ms: float = 0
+    memory_percent: float = 100
 
 
 def controls(tags: dict[str, str], rules: list[dict[str, Any]]) -> Controls:
@@ -29,10 +32,16 @@ def controls(tags: dict[str, str], rules: list[dict[str, Any]]) -> Controls:
             out.gpu_delay_ms = float(rule.get("gpuDelayMs", out.gpu_delay_ms))
             out.agent_taints = list(rule.get("agentTaints", out.agent_taints))
             out.agent_after_ms = float(rule.get("agentAfterMs", out.agent_after_ms))
+            out.ready_after_ms = float(rule.get("readyAfterMs", out.ready_after_ms))
+            out.uninitialized_ms = float(rule.get("uninitializedMs", out.uninitialized_ms))
+            out.memory_percent = float(rule.get("memoryPercent", out.memory_percent))
     own = {k[len(PREFIX) :]: v for k, v in tags.items() if k.startswith(PREFIX)}
-    out.boot_delay_ms = milliseconds(own.get("boot-delay-ms"), out.boot_delay_ms)
-    out.gpu_delay_ms = milliseconds(own.get("gpu-delay-ms"), out.gpu_delay_ms)
-    out.agent_after_ms = milliseconds(own.get("agent-after-ms"), out.agent_after_ms)
+    out.boot_delay_ms = number(own.get("boot-delay-ms"), out.boot_delay_ms)
+    out.gpu_delay_ms = number(own.get("gpu-delay-ms"), out.gpu_delay_ms)
+    out.agent_after_ms = number(own.get("agent-after-ms"), out.agent_after_ms)
+    out.ready_after_ms = number(own.get("ready-after-ms"), out.ready_after_ms)
+    out.uninitialized_ms = number(own.get("uninitialized-ms"), out.uninitialized_ms)
+    out.memory_percent = number(own.get("memory-percent"), out.memory_percent)
     out.never_join = truth(own.get("never-join"), out.never_join)
     out.never_ready = truth(own.get("never-ready"), out.never_ready)
     if own.get("agent-taints"):
@@ -40,7 +49,7 @@ def controls(tags: dict[str, str], rules: list[dict[str, Any]]) -> Controls:
     return out
 
 
-def milliseconds(text: str | None, default: float) -> float:
+def number(text: str | None, default: float) -> float:
     try:
         return default if text is None else float(text)
     except ValueError:

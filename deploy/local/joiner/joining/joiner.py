@@ -184,7 +184,9 @@ class Joiner:
                 image_name=machine.image_name,
                 kubelet_version=node.kubelet_version(machine.image_name, self.server_version),
             )
-            facts.capacity, facts.allocatable = capacity.compute(machine.info, boot, machine.disk(boot.family))
+            facts.capacity, facts.allocatable = capacity.compute(
+                machine.info, boot, machine.disk(boot.family), wish.memory_percent
+            )
         except (Garbled, ValueError, ArithmeticError) as error:
             self.give_up(life, str(error))
             return
@@ -194,7 +196,8 @@ class Joiner:
             facts.allocatable.update(devices)
         try:
             now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-            life.uid = self.kube.create_node(node.build(facts, boot, wish.never_ready, now))
+            not_ready, uninitialized = wish.never_ready or wish.ready_after_ms > 0, wish.uninitialized_ms > 0
+            life.uid = self.kube.create_node(node.build(facts, boot, not_ready, now, uninitialized))
         except Conflict:
             if not self.conflict(life, facts):
                 return
@@ -208,6 +211,11 @@ class Joiner:
             self.timer.after(wish.gpu_delay_ms / 1000, lambda: self.kube.add_resources(name, devices))
         if wish.agent_taints:
             self.timer.after(wish.agent_after_ms / 1000, lambda: self.kube.remove_taints(name, wish.agent_taints))
+        if wish.uninitialized_ms:
+            keys = [node.UNINITIALIZED["key"]]
+            self.timer.after(wish.uninitialized_ms / 1000, lambda: self.kube.remove_taints(name, keys))
+        if wish.ready_after_ms and not wish.never_ready:
+            self.timer.after(wish.ready_after_ms / 1000, lambda: self.kube.annotate(name, node.NOT_READY, None))
 
     def conflict(self, life: Life, facts: node.Facts) -> bool:
         """True when the existing Node is this instance's. Else its name belonged to an instance before,

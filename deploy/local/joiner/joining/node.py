@@ -11,6 +11,8 @@ from .userdata import Bootstrap
 ARCHITECTURES = {"x86_64": "amd64", "arm64": "arm64"}
 WINDOWS_BUILDS = {"2019": "10.0.17763", "2022": "10.0.20348", "2025": "10.0.26100"}
 NOT_READY = "localstack/not-ready"
+# With an external cloud provider, as on EKS, the kubelet registers with this taint.
+UNINITIALIZED = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}
 # Labels in these domains a kubelet may not set on itself, apart from the well-known ones it owns.
 REFUSED = re.compile(r"(^|\.)(kubernetes\.io|k8s\.io)/")
 ALLOWED = re.compile(
@@ -47,8 +49,9 @@ def refused_labels(labels: dict[str, str]) -> list[str]:
     return sorted(k for k in labels if REFUSED.search(k) and not ALLOWED.search(k))
 
 
-def build(facts: Facts, boot: Bootstrap, never_ready: bool, now: str) -> dict[str, Any]:
-    """The Node as it is registered. `now` is RFC 3339."""
+def build(facts: Facts, boot: Bootstrap, not_ready: bool, now: str, uninitialized: bool = False) -> dict[str, Any]:
+    """The Node as it is registered. `now` is RFC 3339. The cloud controller removes the taint of an
+    `uninitialized` one."""
     windows = boot.family == "Windows"
     system = "windows" if windows else "linux"
     arch = ARCHITECTURES.get(facts.architecture, facts.architecture)
@@ -98,7 +101,7 @@ def build(facts: Facts, boot: Bootstrap, never_ready: bool, now: str) -> dict[st
         },
         "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
     }
-    if never_ready:
+    if not_ready:
         annotations[NOT_READY] = "False"
         status["conditions"] = [
             {
@@ -116,7 +119,7 @@ def build(facts: Facts, boot: Bootstrap, never_ready: bool, now: str) -> dict[st
         "metadata": {"name": facts.name, "labels": labels, "annotations": annotations},
         "spec": {
             "providerID": provider_id(facts.zone, facts.id),
-            "taints": [t.describe() for t in boot.kubelet.taints],
+            "taints": [t.describe() for t in boot.kubelet.taints] + ([UNINITIALIZED] if uninitialized else []),
         },
         "status": status,
     }

@@ -35,6 +35,13 @@ class Compute(unittest.TestCase):
         self.assertLess(disk, 20 * 2**30)
         self.assertAlmostEqual(disk - 2**30 - disk / 10, int(left["ephemeral-storage"]), delta=1)
 
+    def test_a_machine_may_show_less_memory_than_usual(self) -> None:
+        usual, left = capacity.compute(samples.M5_LARGE, boot(), 20)
+        small, small_left = capacity.compute(samples.M5_LARGE, boot(), 20, 97)
+        self.assertEqual(kibibytes(usual["memory"]) * 97 // 100, kibibytes(small["memory"]))
+        missing = kibibytes(usual["memory"]) - kibibytes(small["memory"])
+        self.assertEqual(missing, kibibytes(left["memory"]) - kibibytes(small_left["memory"]))
+
     def test_the_visible_memory_is_above_the_estimate_of_the_autoscaler(self) -> None:
         # Else pods that were planned onto the node would not fit: it takes 7.5 % off, rounded up.
         for info in (samples.M5_LARGE, samples.M6G_LARGE, samples.P4D):

@@ -67,6 +67,11 @@ class Registered(unittest.TestCase):
         self.assertEqual("False", made["metadata"]["annotations"]["localstack/not-ready"])
         self.assertEqual([("Ready", "False")], [(c["type"], c["status"]) for c in made["status"]["conditions"]])
 
+    def test_a_node_of_an_external_cloud_provider_registers_with_its_taint(self) -> None:
+        made = node.build(FACTS, userdata.parse(samples.NODEADM.encode(), None), False, NOW, uninitialized=True)
+        self.assertIn(node.UNINITIALIZED, made["spec"]["taints"])
+        self.assertNotIn(node.UNINITIALIZED, self.build(samples.NODEADM)["spec"]["taints"])
+
     def test_labels_that_a_kubelet_may_not_set_are_named(self) -> None:
         given = {
             "karpenter.sh/nodepool": "a", "karpenter.k8s.aws/instance-family": "m5", "node.kubernetes.io/mine": "a",
@@ -100,6 +105,15 @@ class Wishes(unittest.TestCase):
         self.assertEqual(200, controls({"pool": "a"}, rules).boot_delay_ms)
         tagged = controls({"pool": "a", "localstack/boot-delay-ms": "300", "localstack/never-ready": "false"}, rules)
         self.assertEqual((300, False), (tagged.boot_delay_ms, tagged.never_ready))
+
+    def test_a_slow_and_small_machine_may_be_asked_for_by_tag_and_by_rule(self) -> None:
+        rules = [{"readyAfterMs": 50, "uninitializedMs": 60, "memoryPercent": 97}]
+        ruled = controls({}, rules)
+        self.assertEqual((50, 60, 97), (ruled.ready_after_ms, ruled.uninitialized_ms, ruled.memory_percent))
+        tagged = controls({"localstack/memory-percent": "95", "localstack/ready-after-ms": "x"}, rules)
+        self.assertEqual((50, 60, 95), (tagged.ready_after_ms, tagged.uninitialized_ms, tagged.memory_percent))
+        plain = controls({}, [])
+        self.assertEqual((0, 0, 100), (plain.ready_after_ms, plain.uninitialized_ms, plain.memory_percent))
 
     def test_agents_taints_are_a_list(self) -> None:
         wish = controls({"localstack/agent-taints": "a, b", "localstack/agent-after-ms": "50"}, [])

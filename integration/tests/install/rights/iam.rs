@@ -1,79 +1,24 @@
-//! The local AWS's record beside the policies in `deploy/aws/policies`: every call is allowed to its caller, every action that is
-//! allowed is called, and what IAM will demand of tags is really sent.
+//! The local AWS's record beside the policies in `deploy/aws/policies`: every call is allowed to its caller with its resources,
+//! tags and condition keys, every action that is allowed is called, and what nobody needs is denied.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::{Context, Result};
-use integration::stack::root;
+use anyhow::{Context, Result, ensure};
 use integration::{Stack, aws};
 use runtime::Service;
-use serde::Deserialize;
 use serde_json::Value;
 
-/// Policy files of a service.
-fn files(service: Service) -> &'static [&'static str] {
-    match service {
-        Service::Provisioner => &["provisioner", "provisioner-profiles"],
-        Service::Disruption => &[],
-        Service::Termination => &["termination"],
-        Service::InterruptionWatcher => &["interruption-watcher", "interruption-rules"],
-        Service::PricingCache => &["pricing-cache"],
-    }
-}
+use super::policy::{Authorization, Scene, allows, wildcards_match_as_iam_says};
+use super::requests::{Made, authorizations};
 
-/// Allowed, and not to be seen as a call of its own or not in this record; why.
+/// Allowed, and not in this record; why.
 const NOT_RECORDED: &[(&str, &str)] = &[
-    ("iam:PassRole", "checked by AWS when an instance profile gets its role and when it is launched"),
-    ("iam:TagInstanceProfile", "checked by AWS when a profile is made with tags"),
     ("iam:GetInstanceProfile", "only for a class with spec.instanceProfile, or after a profile vanished"),
     ("ec2:DescribePlacementGroups", "only for a class with a placement group"),
     ("events:PutRule", "only with --manage-rules where a rule is missing; the local AWS has all five"),
     ("events:PutTargets", "as above"),
     ("sqs:ChangeMessageVisibility", "only for a message that could not be handled"),
 ];
-
-/// Needs no permission.
-const FREE: &[&str] = &["sts:GetCallerIdentity"];
-
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Policy {
-    statement: Vec<Statement>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Statement {
-    sid: String,
-    action: Vec<String>,
-    #[serde(default)]
-    condition: BTreeMap<String, BTreeMap<String, Value>>,
-}
-
-fn policies(stack: &Stack, service: Service) -> Result<Vec<Statement>> {
-    let mut statements = Vec::new();
-    for file in files(service) {
-        let path = root().join(format!("deploy/aws/policies/{file}.json"));
-        let text = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
-        let text = text
-            .replace("${ClusterName}", stack.var("CLUSTER_NAME")?)
-            .replace("${Region}", stack.var("AWS_REGION")?);
-        let policy: Policy =
-            serde_json::from_str(&text).with_context(|| format!("read {}", path.display()))?;
-        statements.extend(policy.statement);
-    }
-    Ok(statements)
-}
-
-/// The permission that a call needs, where it has another name.
-fn permission(call: &str) -> String {
-    match call {
-        "sqs:DeleteMessageBatch" => "sqs:DeleteMessage",
-        "sqs:ChangeMessageVisibilityBatch" => "sqs:ChangeMessageVisibility",
-        other => other,
-    }
-    .to_owned()
-}
 
 /// What each caller called, counted, and the requests that were kept.
 pub(super) struct Calls {
@@ -92,108 +37,206 @@ impl Calls {
 }
 
 pub(super) fn compare(stack: &Stack, calls: &Calls) -> Result<Vec<String>> {
-    let mut complaints = Vec::new();
+    let (scene, mut complaints) = (Scene::of(stack)?, BTreeSet::new());
+    // What the provisioner makes, with the tags that the conditions of other services' policies ask for.
+    let mut made = Made::default();
     for service in Service::ALL {
-        let statements = policies(stack, service)?;
-        let allowed: BTreeSet<String> = statements.iter().flat_map(|each| each.action.clone()).collect();
-        let made = calls.by_key.get(service.as_str()).cloned().unwrap_or_default();
-        let needed: BTreeSet<String> =
-            made.keys().map(|call| permission(call)).filter(|call| !FREE.contains(&call.as_str())).collect();
-        for action in needed.difference(&allowed) {
-            complaints.push(format!("{service}: calls {action}, which its policy does not allow"));
-        }
-        for action in allowed.difference(&needed) {
-            if !NOT_RECORDED.iter().any(|(name, _)| name == action) {
-                complaints.push(format!("{service}: its policy allows {action}, which it never calls"));
-            }
-        }
+        let statements = scene.policies(service)?;
+        let mut used = BTreeSet::new();
         let of_service = calls.requests.iter().filter(|request| request["accessKey"] == service.as_str());
         for request in of_service {
-            complaints.extend(
-                missing_tags(&statements, request).into_iter().map(|what| format!("{service}: {what}")),
-            );
-        }
-    }
-    complaints.sort();
-    complaints.dedup();
-    Ok(complaints)
-}
-
-/// Conditions on the request's tags that a call does not meet.
-fn missing_tags(statements: &[Statement], request: &Value) -> Vec<String> {
-    let action = format!(
-        "{}:{}",
-        request["service"].as_str().unwrap_or_default(),
-        request["action"].as_str().unwrap_or_default()
-    );
-    let tags = sent_tags(&request["params"]);
-    let demanding: Vec<&Statement> = statements
-        .iter()
-        .filter(|statement| statement.action.contains(&action))
-        .filter(|statement| {
-            statement
-                .condition
-                .values()
-                .flat_map(BTreeMap::keys)
-                .any(|key| key.starts_with("aws:RequestTag/"))
-        })
-        .collect();
-    // Tags of an existing instance: which keys may be touched is the condition there.
-    if demanding.is_empty() || action == "ec2:CreateTags" || action == "ec2:RunInstances" {
-        return Vec::new();
-    }
-    let unmet = |statement: &&Statement| -> Vec<String> {
-        let mut unmet = Vec::new();
-        for (operator, keys) in &statement.condition {
-            for (key, wanted) in keys {
-                let Some(tag) = key.strip_prefix("aws:RequestTag/") else { continue };
-                let sent = tags.get(tag);
-                let good = match (operator.as_str(), sent, wanted.as_str()) {
-                    ("StringEquals", Some(sent), Some(wanted)) => sent == wanted,
-                    ("StringLike", Some(_), Some("*")) => true,
-                    ("StringEqualsIfExists", sent, wanted) => {
-                        sent.map(String::as_str).is_none_or(|sent| Some(sent) == wanted)
-                    }
-                    _ => false,
-                };
-                if !good {
-                    unmet.push(format!(
-                        "{action} sends tag {tag} = {sent:?}, {} wants {wanted}",
-                        statement.sid
-                    ));
+            for wanted in authorizations(&scene, &mut made, request)? {
+                if !allows(&statements, &wanted)? {
+                    complaints.insert(format!("{service}: its policy does not allow {wanted:?}"));
                 }
+                used.insert(wanted.action);
             }
         }
-        unmet
+        // Calls that are no longer among those kept with their parameters.
+        let counted = calls.by_key.get(service.as_str()).into_iter().flat_map(BTreeMap::keys);
+        let counted: BTreeSet<String> = counted.cloned().collect();
+        for action in statements.iter().flat_map(|statement| &statement.action) {
+            let known = NOT_RECORDED.iter().any(|(name, _)| name == action);
+            if !known && !used.contains(action) && !counted.contains(action) {
+                complaints.insert(format!("{service}: its policy allows {action}, which it never calls"));
+            }
+        }
+    }
+    Ok(complaints.into_iter().collect())
+}
+
+/// Authorizations that a service needs or must never have, by what makes the difference.
+pub(super) fn the_policies_deny_what_nobody_needs() -> Result<()> {
+    wildcards_match_as_iam_says()?;
+    let scene = Scene {
+        cluster: "prod".to_owned(),
+        region: "us-west-2".to_owned(),
+        queue: "arn:aws:sqs:us-west-2:123456789012:prod".to_owned(),
     };
-    let all: Vec<Vec<String>> = demanding.iter().map(unmet).collect();
-    if all.iter().any(Vec::is_empty) { Vec::new() } else { all.into_iter().flatten().collect() }
+    for (service, wanted, expected, why) in cases(&scene) {
+        let allowed = allows(&scene.policies(service)?, &wanted).with_context(|| why.to_owned())?;
+        ensure!(allowed == expected, "{service}, {why}: allowed is {allowed}, {wanted:?}");
+    }
+    Ok(())
 }
 
-/// Tags anywhere in a request, whether it is recorded as nested data or as `TagSpecification.1.Tag.2.Key`.
-fn sent_tags(params: &Value) -> BTreeMap<String, String> {
-    let mut tags = BTreeMap::new();
-    collect(params, &mut tags);
-    if let Some(flat) = params.as_object() {
-        for (name, key) in flat.iter().filter(|(name, _)| name.contains("Tag") && name.ends_with(".Key")) {
-            let value = flat.get(&name.replace(".Key", ".Value")).and_then(Value::as_str).unwrap_or_default();
-            tags.insert(key.as_str().unwrap_or_default().to_owned(), value.to_owned());
-        }
-    }
-    tags
+fn tags(all: &[(&str, &str)]) -> BTreeMap<String, String> {
+    all.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
-fn collect(value: &Value, tags: &mut BTreeMap<String, String>) {
-    match value {
-        Value::Array(items) => items.iter().for_each(|item| collect(item, tags)),
-        Value::Object(fields) => {
-            if let (Some(Value::String(key)), Some(Value::String(value))) =
-                (fields.get("Key"), fields.get("Value"))
-            {
-                tags.insert(key.clone(), value.clone());
-            }
-            fields.values().for_each(|field| collect(field, tags));
-        }
-        _ => {}
-    }
+fn cases(scene: &Scene) -> Vec<(Service, Authorization, bool, &'static str)> {
+    use Service::{InterruptionWatcher, PricingCache, Provisioner, Termination};
+    let on = |action: &str, resource: &str| {
+        let (action, resource) = (action.to_owned(), resource.to_owned());
+        Authorization { action, resource, context: BTreeMap::new() }.with("aws:RequestedRegion", "us-west-2")
+    };
+    let instance = scene.ec2("instance/i-1");
+    let ends =
+        |found: &[(&str, &str)]| on("ec2:TerminateInstances", &instance).tagged("Resource", &tags(found));
+    let owned = ("kubernetes.io/cluster/prod", "owned");
+    let profile = scene.profile("/karpenter/", "p");
+    let ours = tags(&[
+        owned,
+        ("eks:eks-cluster-name", "prod"),
+        ("topology.kubernetes.io/region", "us-west-2"),
+        ("karpenter.k8s.aws/ec2nodeclass", "default"),
+    ]);
+    let tagging = |there: &BTreeMap<String, String>| {
+        on("iam:TagInstanceProfile", &profile).tagged("Request", &ours).tagged("Resource", there)
+    };
+    let launched = tags(&[owned, ("eks:eks-cluster-name", "prod"), ("karpenter.sh/nodepool", "default")]);
+    let launches = |sent: &BTreeMap<String, String>| on("ec2:CreateFleet", &instance).tagged("Request", sent);
+    let retags = |sent: &[(&str, &str)]| {
+        on("ec2:CreateTags", &instance).tagged("Resource", &launched).tagged("Request", &tags(sent))
+    };
+    let passes = |role: &str| on("iam:PassRole", role).with("iam:PassedToService", "ec2.amazonaws.com");
+    let targets =
+        |rule: &str, queue: &str| on("events:PutTargets", &scene.rule(rule)).with("events:TargetArn", queue);
+    let shift = on("arc-zonal-shift:GetManagedResource", "*");
+    vec![
+        (
+            Termination,
+            ends(&[owned, ("karpenter.sh/nodepool", "p")]),
+            true,
+            "an instance of this cluster and a pool",
+        ),
+        (
+            Termination,
+            ends(&[owned, ("karpenter.sh/nodeclaim", "c")]),
+            true,
+            "an instance of this cluster and a claim",
+        ),
+        (Termination, ends(&[owned]), false, "an instance of a managed node group"),
+        (
+            Termination,
+            ends(&[("kubernetes.io/cluster/prod-eu", "owned"), ("karpenter.sh/nodepool", "p")]),
+            false,
+            "another cluster's instance",
+        ),
+        (
+            Termination,
+            ends(&[("karpenter.sh/nodepool", "p"), ("karpenter.sh/nodeclaim", "c")]),
+            false,
+            "an instance of no cluster",
+        ),
+        (Termination, launches(&launched), false, "termination launches nothing"),
+        (Provisioner, ends(&[owned, ("karpenter.sh/nodepool", "p")]), false, "the provisioner ends nothing"),
+        (Provisioner, tagging(&ours), true, "a profile that is made with its tags"),
+        (
+            Provisioner,
+            tagging(&BTreeMap::new()),
+            false,
+            "somebody else's profile is not taken over by tagging it",
+        ),
+        (
+            Provisioner,
+            on("iam:DeleteInstanceProfile", &profile).tagged("Resource", &ours),
+            true,
+            "its own profile",
+        ),
+        (Provisioner, on("iam:DeleteInstanceProfile", &profile), false, "a profile without tags"),
+        (Provisioner, on("iam:AddRoleToInstanceProfile", &profile), false, "a role into a foreign profile"),
+        (Provisioner, passes(&scene.node_role_arn()), true, "the node role"),
+        (Provisioner, passes("arn:aws:iam::123456789012:role/Admin"), false, "any other role"),
+        (
+            Provisioner,
+            on("iam:PassRole", &scene.node_role_arn()).with("iam:PassedToService", "lambda.amazonaws.com"),
+            false,
+            "the node role for another service",
+        ),
+        (Provisioner, launches(&launched), true, "a launch with its tags"),
+        (
+            Provisioner,
+            launches(&tags(&[owned, ("karpenter.sh/nodepool", "p")])),
+            false,
+            "a launch without the cluster's name",
+        ),
+        (
+            Provisioner,
+            launches(&tags(&[("eks:eks-cluster-name", "prod-eu")])),
+            false,
+            "a launch for another cluster",
+        ),
+        (
+            Provisioner,
+            retags(&[("Name", "ip-1"), ("karpenter.sh/nodeclaim", "c")]),
+            true,
+            "tags of a registered node",
+        ),
+        (
+            Provisioner,
+            retags(&[("eks:eks-cluster-name", "other")]),
+            false,
+            "an instance is not given to another cluster",
+        ),
+        (
+            Provisioner,
+            retags(&[("karpenter.sh/nodepool", "other")]),
+            false,
+            "an instance is not moved to another pool",
+        ),
+        (InterruptionWatcher, on("sqs:DeleteMessage", &scene.queue), true, "its queue"),
+        (
+            InterruptionWatcher,
+            on("sqs:DeleteMessage", "arn:aws:sqs:us-west-2:123456789012:orders"),
+            false,
+            "another queue",
+        ),
+        (InterruptionWatcher, on("sqs:SendMessage", &scene.queue), false, "it writes no message"),
+        (InterruptionWatcher, on("events:PutRule", &scene.rule("prod-RebalanceRule")), true, "its own rule"),
+        (
+            InterruptionWatcher,
+            on("events:PutRule", &scene.rule("prod-eu-RebalanceRule")),
+            false,
+            "the rule of prod-eu",
+        ),
+        (
+            InterruptionWatcher,
+            on("events:PutRule", &scene.rule("prod-backup")),
+            false,
+            "a rule of somebody else",
+        ),
+        (InterruptionWatcher, targets("prod-RebalanceRule", &scene.queue), true, "its queue as a target"),
+        (
+            InterruptionWatcher,
+            targets("prod-RebalanceRule", "arn:aws:lambda:us-west-2:1:function:f"),
+            false,
+            "another target",
+        ),
+        (InterruptionWatcher, on("ec2:DescribeInstances", "*"), true, "the state of instances"),
+        (InterruptionWatcher, ends(&[owned, ("karpenter.sh/nodepool", "p")]), false, "it ends nothing"),
+        (
+            PricingCache,
+            shift.clone().with("arc-zonal-shift:ResourceIdentifier", &scene.cluster_arn()),
+            true,
+            "shifts of this cluster",
+        ),
+        (
+            PricingCache,
+            shift.with("arc-zonal-shift:ResourceIdentifier", "arn:aws:eks:us-west-2:1:cluster/x"),
+            false,
+            "shifts of others",
+        ),
+        (PricingCache, ends(&[owned, ("karpenter.sh/nodepool", "p")]), false, "it changes nothing"),
+    ]
 }

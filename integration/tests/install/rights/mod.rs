@@ -3,14 +3,23 @@
 //! uses, unless the rule itself says when it is needed (`rare`).
 
 mod iam;
+mod policy;
 mod rbac;
+mod requests;
 mod scenario;
 
 use anyhow::{Result, ensure};
 use integration::{Stack, Test, test};
 
 pub(crate) fn tests() -> Vec<Test> {
-    vec![test!("rights", alone, what_the_services_may_do_is_what_they_do)]
+    vec![
+        test!("rights", alone, what_the_services_may_do_is_what_they_do),
+        test!("rights", the_iam_policies_deny_what_nobody_needs),
+    ]
+}
+
+async fn the_iam_policies_deny_what_nobody_needs(_: Stack) -> Result<()> {
+    iam::the_policies_deny_what_nobody_needs()
 }
 
 async fn what_the_services_may_do_is_what_they_do(stack: Stack) -> Result<()> {

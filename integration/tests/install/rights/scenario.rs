@@ -55,7 +55,7 @@ pub(super) async fn play(stack: &Stack) -> Result<Calls> {
 
 /// Reads need a token; what changes something needs a grant, which the operator of the local stack has.
 async fn people_ask(stack: &Stack, pricing: &Service) -> Result<()> {
-    let token = stack.token("operator", &[runtime::grpc::AUDIENCE]).await?;
+    let token = stack.token("operator", &[&runtime::Service::PricingCache.audience()]).await?;
     for method in ["ListUnavailable", "ReportUnavailable"] {
         let method = format!("karpenter.pricingcache.v1.PricingCache/{method}");
         let answer = grpcurl(stack, Some(&token), &["-d", "{}", &pricing.grpc, &method])?;
@@ -113,13 +113,15 @@ async fn shrink(stack: &Stack, workload: &Workload) -> Result<()> {
     eventually("the node to be gone", || async { Ok(nodes.get_opt(&second).await?.is_none().then_some(())) })
         .await?;
     workload.running("app", 6).await?;
-    // A pod that never ends is ended at the node's deadline.
+    // EC2 takes one back, and confirms it.
     let third = workload.claims().await?.into_iter().next().context("a claim")?;
     let instance =
         third.status.as_ref().and_then(|status| status.provider_id.clone()).context("provider id")?;
     let instance = instance.rsplit('/').next().unwrap_or_default().to_owned();
-    let warned = json!({"ids": [instance], "kind": "rebalance"});
+    let warned = json!({"ids": [instance], "kind": "spot", "terminate": false});
     aws::post(stack, "/interrupt", &warned)?;
+    gone(&claims, &third.name_any()).await?;
+    workload.running("app", 6).await?;
     Ok(())
 }
 

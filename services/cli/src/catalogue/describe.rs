@@ -1,8 +1,6 @@
 //! Catalogues as `aws ec2 describe-instance-types` prints them: no prices, no zones. Those come from the built-in table, by
 //! type or, for a type it does not know, at the family's rate for each vCPU.
 
-use std::sync::Arc;
-
 use model::labels;
 use model::price::MicroDollars;
 use model::resources::{AMD_GPU, AWS_NEURON, EFA, NVIDIA_GPU};
@@ -133,7 +131,7 @@ struct Neuron {
 
 pub(super) fn parse(text: &str, name: &str) -> Result<Catalogue, InputError> {
     let file: File = read_typed(text, name)?;
-    let table = builtin::table();
+    let mut table = builtin::table();
     let mut types = Vec::new();
     let mut unpriced = Vec::new();
     for (index, described) in file.instance_types.into_iter().enumerate() {
@@ -147,7 +145,7 @@ pub(super) fn parse(text: &str, name: &str) -> Result<Catalogue, InputError> {
         match prices(&figures, &table) {
             Some(prices) => {
                 figures.prices = prices;
-                types.push(figures.resolve(&table));
+                types.push(figures);
             }
             None => unpriced.push(shown),
         }
@@ -163,7 +161,8 @@ pub(super) fn parse(text: &str, name: &str) -> Result<Catalogue, InputError> {
         ));
     }
     let origin = format!("{name}, prices and zones of the built-in table for {}", table.region);
-    Ok(Catalogue { types: Arc::new(types), origin, remarks })
+    table.types = types;
+    Ok(Catalogue::derived(table, origin, remarks))
 }
 
 fn figures(described: Described) -> Result<Figures, (String, String)> {

@@ -1,9 +1,9 @@
 //! An EC2 instance type in the few figures that the built-in table and `describe-instance-types` have in common. What a node of
-//! it reports is derived by [`cloud::derive`], for EKS's optimised images with default kubelet settings.
+//! it reports under an EC2NodeClass is derived by [`cloud::derive`].
 
 use std::sync::Arc;
 
-use cloud::derive::{self, Family, NodeClass, Settings};
+use cloud::derive::{self, NodeClass, Settings};
 use cloud::facts::{Accelerator, TypeFacts};
 use model::catalog::{CapacityType, InstanceType, Offering};
 use model::labels;
@@ -56,21 +56,32 @@ pub(super) struct Prices {
     pub(super) zones: Vec<(String, Option<MicroDollars>, bool)>,
 }
 
+impl Table {
+    pub(super) fn resolve(&self, class: &NodeClass) -> Vec<InstanceType> {
+        self.types.iter().map(|figures| figures.resolve(self, class)).collect()
+    }
+}
+
 impl Figures {
     pub(super) fn family(&self) -> &str {
         self.name.split_once('.').map_or(self.name.as_str(), |(family, _)| family)
     }
 
-    /// The type as nodes of it report it, derived as the services do.
-    pub(super) fn resolve(&self, table: &Table) -> InstanceType {
-        let (facts, class, settings) = (self.facts(), NodeClass::new(Family::Al2023), Settings::default());
-        let mut capacity = derive::capacity(&facts, &class, &settings, None);
+    /// The type as nodes of this class report it, derived as the services do.
+    fn resolve(&self, table: &Table, class: &NodeClass) -> InstanceType {
+        let (facts, settings) = (self.facts(), Settings::default());
+        let mut capacity = derive::capacity(&facts, class, &settings, None);
         for (name, count) in &self.devices {
             capacity.insert(name.as_str(), Quantity::from_units(*count));
         }
-        let overhead = derive::overhead(&facts, &class, &settings, &capacity).total();
-        let requirements = derive::requirements(&facts, &class, &table.region);
-        InstanceType::with_requirements(&self.name, requirements, capacity, overhead, self.offerings(table))
+        let overhead = derive::overhead(&facts, class, &settings, &capacity).total();
+        let requirements = derive::requirements(&facts, class, &table.region);
+        let mut offerings = self.offerings(table);
+        // Without a status nothing is known about its subnets: every zone counts.
+        if !class.subnets.is_empty() {
+            offerings.retain(|offering| class.subnets.iter().any(|subnet| *subnet.zone == *offering.zone));
+        }
+        InstanceType::with_requirements(&self.name, requirements, capacity, overhead, offerings)
     }
 
     fn facts(&self) -> TypeFacts {

@@ -1,7 +1,8 @@
 //! The instance types a plan may choose from: the built-in catalogue, one in the plan format, or what
 //! `aws ec2 describe-instance-types` prints.
 //!
-//! All three end as `model` instance types, resolved: capacity and overhead as a node would report them.
+//! All three end as `model` instance types, resolved: capacity and overhead as a node of an EC2NodeClass would report them. The
+//! plan format is resolved already.
 
 mod builtin;
 mod describe;
@@ -15,14 +16,20 @@ mod tests;
 
 use std::sync::Arc;
 
+use api::{EC2NodeClass, convert};
+use cloud::derive::{Family, NodeClass};
 use model::catalog::InstanceType;
 use serde_json::Value;
 
 use crate::manifest::InputError;
+use figures::Table;
 
 #[derive(Clone, Debug)]
 pub struct Catalogue {
+    /// As nodes of a class without any choice made: AL2023 with default kubelet settings.
     pub types: Arc<Vec<InstanceType>>,
+    /// What types of other classes are derived from; the plan format has no such figures.
+    table: Option<Table>,
     /// Where it came from, for people.
     pub origin: String,
     /// Things a person should know about it, such as types left out because nobody knows their price.
@@ -39,10 +46,25 @@ pub fn load(path: Option<&str>) -> Result<Catalogue, InputError> {
 /// What the binary has built in.
 pub fn builtin() -> Catalogue {
     let table = builtin::table();
-    Catalogue {
-        types: Arc::new(table.types.iter().map(|figures| figures.resolve(&table)).collect()),
-        origin: format!("built-in catalogue of {}", table.region),
-        remarks: Vec::new(),
+    let origin = format!("built-in catalogue of {}", table.region);
+    Catalogue::derived(table, origin, Vec::new())
+}
+
+impl Catalogue {
+    fn derived(table: Table, origin: String, remarks: Vec<String>) -> Self {
+        let types = Arc::new(table.resolve(&NodeClass::new(Family::Al2023)));
+        Self { types, table: Some(table), origin, remarks }
+    }
+
+    /// The types as nodes of this class: its image family, kubelet settings, volumes and the zones of its subnets. `None` where the
+    /// catalogue is resolved already.
+    pub fn types_of(&self, class: &EC2NodeClass) -> Option<Arc<Vec<InstanceType>>> {
+        let mut plain = convert::node_class(class);
+        if class.spec.resolved_ami_family().is_none() {
+            // A manifest that names no image stands for EKS's own.
+            plain.family = Family::Al2023;
+        }
+        self.table.as_ref().map(|table| Arc::new(table.resolve(&plain)))
     }
 }
 

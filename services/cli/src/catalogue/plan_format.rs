@@ -72,7 +72,7 @@ pub(super) fn parse(text: &str, name: &str) -> Result<Catalogue, InputError> {
         })?;
         types.push(resolved);
     }
-    Ok(Catalogue { types: Arc::new(types), origin: name.to_owned(), remarks: Vec::new() })
+    Ok(Catalogue { table: None, types: Arc::new(types), origin: name.to_owned(), remarks: Vec::new() })
 }
 
 type Wrong = (String, String);
@@ -107,7 +107,7 @@ fn resources(amounts: &BTreeMap<String, Value>, field: &str) -> Result<Resources
         .iter()
         .map(|(name, amount)| {
             let at = || format!("{field}[{name:?}]");
-            let text = number_text(amount).ok_or_else(|| (at(), format!("{amount} is no quantity")))?;
+            let text = number_text(amount).ok_or_else(|| (at(), format!("{amount} is not a quantity")))?;
             let quantity: Quantity = text.parse().map_err(|error| (at(), format!("{error}")))?;
             if quantity.is_negative() {
                 return Err((at(), format!("{text} is negative")));
@@ -122,9 +122,10 @@ fn offering(offering: FileOffering) -> Result<Offering, Wrong> {
         let problem = format!("{:?} is unknown: use spot, on-demand or reserved", offering.capacity_type);
         ("capacityType".to_owned(), problem)
     })?;
-    let price = MicroDollars::from_f64(offering.price)
-        .filter(|price| *price >= MicroDollars::ZERO)
-        .ok_or_else(|| ("price".to_owned(), format!("{} is no price in dollars per hour", offering.price)))?;
+    let price =
+        MicroDollars::from_f64(offering.price).filter(|price| *price >= MicroDollars::ZERO).ok_or_else(
+            || ("price".to_owned(), format!("{} is not a price in dollars per hour", offering.price)),
+        )?;
     let reservation = match capacity_type {
         CapacityType::Reserved if offering.reservation_id.is_empty() => {
             return Err(("reservationId".to_owned(), "is missing on a reserved offering".to_owned()));
@@ -133,6 +134,7 @@ fn offering(offering: FileOffering) -> Result<Offering, Wrong> {
             id: Arc::from(offering.reservation_id),
             capacity: offering.reservation_capacity,
             kind: Arc::from("default"),
+            interruptible: false,
         }),
         CapacityType::Spot | CapacityType::OnDemand => None,
     };

@@ -7,7 +7,9 @@ use kube::{Api, Client};
 use super::finding::Finding;
 
 const AREA: &str = "CRDs";
-const UPGRADE: &str = "helm upgrade --install karpenter-crd <charts>/karpenter-crd";
+/// Ownership is taken because the chart `karpenter` or Karpenter's own may have installed them.
+pub(super) const UPGRADE: &str =
+    "helm upgrade --install karpenter-crd <charts>/karpenter-crd -n kube-system --take-ownership";
 
 pub(super) async fn check(client: &Client) -> Result<Vec<Finding>> {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
@@ -90,7 +92,7 @@ mod tests {
     fn a_missing_definition_is_named_with_the_chart_that_has_it() {
         let finding = judge("nodepools.karpenter.sh", &pools(), None);
         assert_eq!(finding.verdict, Verdict::Wrong);
-        assert!(finding.mend.contains("karpenter-crd"));
+        assert!(finding.fix.contains("karpenter-crd"));
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub(super) struct Finding {
     pub(super) detail: String,
     /// What to do about it; empty when nothing is to be done.
     #[serde(skip_serializing_if = "String::is_empty")]
-    pub(super) mend: String,
+    pub(super) fix: String,
 }
 
 impl Finding {
@@ -34,22 +34,22 @@ impl Finding {
         area: &'static str,
         subject: impl Into<String>,
         detail: impl Into<String>,
-        mend: impl Into<String>,
+        fix: impl Into<String>,
     ) -> Self {
-        Self::new(area, Verdict::Note, subject.into(), detail.into(), mend.into())
+        Self::new(area, Verdict::Note, subject.into(), detail.into(), fix.into())
     }
 
     pub(super) fn wrong(
         area: &'static str,
         subject: impl Into<String>,
         detail: impl Into<String>,
-        mend: impl Into<String>,
+        fix: impl Into<String>,
     ) -> Self {
-        Self::new(area, Verdict::Wrong, subject.into(), detail.into(), mend.into())
+        Self::new(area, Verdict::Wrong, subject.into(), detail.into(), fix.into())
     }
 
-    fn new(area: &'static str, verdict: Verdict, subject: String, detail: String, mend: String) -> Self {
-        Self { area, subject, verdict, detail, mend }
+    fn new(area: &'static str, verdict: Verdict, subject: String, detail: String, fix: String) -> Self {
+        Self { area, subject, verdict, detail, fix }
     }
 }
 
@@ -63,8 +63,8 @@ pub(super) fn print(out: &mut dyn Write, findings: &[Finding]) -> io::Result<()>
             Verdict::Wrong => "FAIL",
         };
         writeln!(out, "{sign}  {:areas$}  {:subjects$}  {}", each.area, each.subject, each.detail)?;
-        if !each.mend.is_empty() {
-            writeln!(out, "      {:areas$}  {:subjects$}  -> {}", "", "", each.mend)?;
+        if !each.fix.is_empty() {
+            writeln!(out, "      {:areas$}  {:subjects$}  -> {}", "", "", each.fix)?;
         }
     }
     Ok(())

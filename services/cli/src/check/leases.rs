@@ -30,23 +30,28 @@ pub(super) async fn check(
 
 fn judge(service: Service, name: &str, lease: Option<&Lease>, now: Timestamp) -> Finding {
     let subject = service.as_str();
-    let mend = format!("kubectl describe lease {name}; see why no replica of {service} takes it in its log");
+    let fix = format!("kubectl describe lease {name}; see why no replica of {service} takes it in its log");
     let Some(spec) = lease.and_then(|lease| lease.spec.as_ref()) else {
-        return Finding::wrong(AREA, subject, format!("nobody ever led: Lease {name} is missing"), mend);
+        return Finding::wrong(
+            AREA,
+            subject,
+            format!("no replica has ever been leader: Lease {name} is missing"),
+            fix,
+        );
     };
     let holder = spec.holder_identity.clone().unwrap_or_default();
     if holder.is_empty() {
-        return Finding::wrong(AREA, subject, "nobody leads: the last leader gave the lease back", mend);
+        return Finding::wrong(AREA, subject, "no leader: the last one released the Lease", fix);
     }
     let length = SignedDuration::from_secs(spec.lease_duration_seconds.unwrap_or(DEFAULT_SECONDS).into());
     let age = spec.renew_time.as_ref().map(|renewed| now.duration_since(renewed.0));
     match age {
         Some(age) if age <= length => Finding::good(AREA, subject, format!("{holder} leads")),
         Some(age) => {
-            let detail = format!("{holder} held the lease and has not renewed it for {} s", age.as_secs());
-            Finding::wrong(AREA, subject, detail, mend)
+            let detail = format!("no leader: {holder} has not renewed the Lease for {} s", age.as_secs());
+            Finding::wrong(AREA, subject, detail, fix)
         }
-        None => Finding::wrong(AREA, subject, format!("{holder} never renewed the lease"), mend),
+        None => Finding::wrong(AREA, subject, format!("{holder} never renewed the lease"), fix),
     }
 }
 

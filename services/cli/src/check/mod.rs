@@ -1,5 +1,5 @@
 //! `kubectl karpenter check`: the self-test of an installation. It asks the cluster and the running services, changes nothing, and says of
-//! everything that is wrong how to mend it. What is judged is in the other files, as pure functions of what was read.
+//! everything that is wrong how to fix it. `--before-takeover` examines a running Karpenter instead, before its release is upgraded. What is judged is in the other files, as pure functions of what was read.
 
 mod definitions;
 mod finding;
@@ -8,6 +8,7 @@ mod pools;
 mod rights;
 mod services;
 mod sources;
+mod takeover;
 
 use std::io::{self, Write as _};
 
@@ -16,6 +17,7 @@ use clap::ValueEnum;
 use jiff::Timestamp;
 
 use crate::connect::Connection;
+use crate::progress::while_running;
 use finding::{Finding, Verdict};
 
 #[derive(clap::Args, Debug)]
@@ -26,6 +28,10 @@ pub struct Args {
     /// First part of the Leases' names, where the services were started with another
     #[arg(long, env = "LEADER_ELECTION_NAME", default_value = "karpenter")]
     leader_election_name: String,
+
+    /// Check the Karpenter that runs in the namespace for obstacles to taking over its release
+    #[arg(long)]
+    before_takeover: bool,
 
     #[command(flatten)]
     connection: Connection,
@@ -39,7 +45,7 @@ enum Output {
 
 pub fn run(args: &Args) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let findings = runtime.block_on(look(args))?;
+    let findings = while_running("checking", || runtime.block_on(look(args)))?;
     let mut out = io::BufWriter::new(io::stdout().lock());
     match args.output {
         Output::Json => {
@@ -60,13 +66,19 @@ async fn look(args: &Args) -> Result<Vec<Finding>> {
     let version = client.apiserver_version().await.context("reach the API server")?;
     let mut findings =
         vec![Finding::good("cluster", "API server", format!("answers, version {}", version.git_version))];
-    findings.extend(definitions::check(&client).await?);
-    findings.extend(services::check(connection, &client).await?);
-    findings.extend(
-        leases::check(&client, &connection.namespace, &args.leader_election_name, Timestamp::now()).await?,
-    );
-    findings.extend(rights::check(&client, &connection.namespace).await?);
-    findings.extend(sources::check(connection).await);
-    findings.extend(pools::check(&client).await?);
+    let namespace = &connection.namespace;
+    if args.before_takeover {
+        findings.extend(takeover::check(&client, namespace, &version).await?);
+        return Ok(findings);
+    }
+    let (definitions, services, leases, rights, sources, pools) = tokio::try_join!(
+        definitions::check(&client),
+        services::check(connection, &client),
+        leases::check(&client, namespace, &args.leader_election_name, Timestamp::now()),
+        rights::check(&client, namespace),
+        async { Ok(sources::check(connection).await) },
+        pools::check(&client),
+    )?;
+    findings.extend([definitions, services, leases, rights, sources, pools].into_iter().flatten());
     Ok(findings)
 }

@@ -18,8 +18,8 @@ pub(super) async fn check(client: &Client) -> Result<Vec<Finding>> {
     let Some(classes) = listed::<EC2NodeClass>(client).await? else { return Ok(Vec::new()) };
     let mut findings = Vec::new();
     if pools.is_empty() {
-        let mend = "helm upgrade --install karpenter-nodepool <charts>/karpenter-nodepool --set clusterName=<cluster>, or apply your own";
-        findings.push(Finding::note(AREA, "NodePools", "there are none: no node will be made", mend));
+        let fix = "helm upgrade --install karpenter-nodepool <charts>/karpenter-nodepool --set clusterName=<cluster>, or apply your own";
+        findings.push(Finding::note(AREA, "NodePools", "there are none: no node will be launched", fix));
     }
     for class in classes {
         let conditions =
@@ -52,10 +52,15 @@ where
 fn judge(subject: &str, generation: Option<i64>, conditions: &[Condition]) -> Finding {
     let describe = format!("kubectl describe {}", subject.replace('/', " "));
     let Some(ready) = conditions.iter().find(|each| each.type_ == READY) else {
-        return Finding::wrong(AREA, subject, "nobody has looked at it yet", "is the provisioner serving?");
+        return Finding::wrong(
+            AREA,
+            subject,
+            "its status has not been written yet",
+            "check that the provisioner runs",
+        );
     };
     if ready.observed_generation.is_some() && ready.observed_generation != generation {
-        return Finding::note(AREA, subject, "was changed and is being looked at", describe);
+        return Finding::note(AREA, subject, "was changed; its status is not up to date yet", describe);
     }
     if ready.status == ConditionStatus::True {
         return Finding::good(AREA, subject, "ready");
@@ -69,24 +74,21 @@ fn judge(subject: &str, generation: Option<i64>, conditions: &[Condition]) -> Fi
     let told: Vec<String> =
         failing.iter().map(|each| format!("{}: {} {}", each.type_, each.reason, each.message)).collect();
     let detail = if told.is_empty() { ready.message.clone() } else { told.join("; ") };
-    let mend = failing.first().and_then(|first| mend(&first.type_)).map_or(describe, str::to_owned);
-    Finding::wrong(AREA, subject, detail, mend)
+    let fix = failing.first().and_then(|first| fix(&first.type_)).map_or(describe, str::to_owned);
+    Finding::wrong(AREA, subject, detail, fix)
 }
 
 /// What helps against the mistakes that people make most.
-fn mend(condition: &str) -> Option<&'static str> {
+fn fix(condition: &str) -> Option<&'static str> {
     const KNOWN: &[(&str, &str)] = &[
-        (
-            "SubnetsReady",
-            "tag the subnets with karpenter.sh/discovery=<cluster>, or mend subnetSelectorTerms",
-        ),
+        ("SubnetsReady", "tag the subnets with karpenter.sh/discovery=<cluster>, or fix subnetSelectorTerms"),
         (
             "SecurityGroupsReady",
-            "tag a security group with karpenter.sh/discovery=<cluster>, or mend securityGroupSelectorTerms",
+            "tag a security group with karpenter.sh/discovery=<cluster>, or fix securityGroupSelectorTerms",
         ),
         (
             "AMIsReady",
-            "mend amiSelectorTerms: no image matches; the role of karpenter-provisioner needs ssm:GetParameter and ec2:DescribeImages",
+            "fix amiSelectorTerms: no image matches; the role of karpenter-provisioner needs ssm:GetParameter and ec2:DescribeImages",
         ),
         (
             "InstanceProfileReady",
@@ -96,9 +98,9 @@ fn mend(condition: &str) -> Option<&'static str> {
             "ValidationSucceeded",
             "compare the role of karpenter-provisioner with deploy/aws/policies/provisioner.json; tag conditions and service control policies count too",
         ),
-        ("NodeClassReady", "mend the EC2NodeClass that the pool refers to"),
+        ("NodeClassReady", "fix the EC2NodeClass that the pool refers to"),
     ];
-    KNOWN.iter().find(|(known, _)| *known == condition).map(|(_, mend)| *mend)
+    KNOWN.iter().find(|(known, _)| *known == condition).map(|(_, fix)| *fix)
 }
 
 #[cfg(test)]
@@ -128,7 +130,7 @@ mod tests {
         let finding = judge("ec2nodeclass/default", Some(2), &conditions);
         assert_eq!(finding.verdict, Verdict::Wrong);
         assert!(
-            finding.detail.contains("no subnets") && finding.mend.contains("karpenter.sh/discovery"),
+            finding.detail.contains("no subnets") && finding.fix.contains("karpenter.sh/discovery"),
             "{finding:?}"
         );
     }

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result};
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
-use kube::api::PostParams;
+use kube::api::{ListParams, PostParams};
 use kube::{Api, Client};
 use runtime::Service;
 use serde::Deserialize;
@@ -92,20 +93,24 @@ fn questions(text: &str, namespace: &str) -> Result<Vec<Question>> {
 }
 
 pub(super) async fn check(client: &Client, namespace: &str) -> Result<Vec<Finding>> {
+    let deployments: Api<Deployment> = Api::namespaced(client.clone(), namespace);
     let mut findings = Vec::new();
     for service in Service::ALL {
         let mut all = questions(SHARED, namespace)?;
         all.extend(questions(own(service), namespace)?);
         let count = all.len();
-        match denied(client, namespace, service, all).await {
+        let component = format!("app.kubernetes.io/component={service}");
+        let installed = deployments.list(&ListParams::default().labels(&component)).await;
+        let account = account(service, &installed.context("list Deployments")?.items);
+        match denied(client, namespace, &account, all).await {
             Ok(denied) => findings.push(judge(service, count, &denied)),
             Err(error) => {
-                let mend = "use an account that may create subjectaccessreviews";
+                let fix = "use an account that may create subjectaccessreviews";
                 findings.push(Finding::note(
                     AREA,
                     service.as_str(),
-                    format!("cannot be asked: {error:#}"),
-                    mend,
+                    format!("could not be checked: {error:#}"),
+                    fix,
                 ));
             }
         }
@@ -113,13 +118,20 @@ pub(super) async fn check(client: &Client, namespace: &str) -> Result<Vec<Findin
     Ok(findings)
 }
 
+/// The ServiceAccount that the service runs as: that of its Deployment, because all services may share one.
+fn account(service: Service, deployments: &[Deployment]) -> String {
+    let template =
+        |each: &Deployment| each.spec.as_ref()?.template.spec.as_ref()?.service_account_name.clone();
+    deployments.iter().find_map(template).unwrap_or_else(|| service.service_account())
+}
+
 async fn denied(
     client: &Client,
     namespace: &str,
-    service: Service,
+    account: &str,
     questions: Vec<Question>,
 ) -> Result<Vec<Question>> {
-    let user = format!("system:serviceaccount:{namespace}:{}", service.service_account());
+    let user = format!("system:serviceaccount:{namespace}:{account}");
     let groups = [
         "system:serviceaccounts".to_owned(),
         format!("system:serviceaccounts:{namespace}"),
@@ -148,7 +160,7 @@ async fn denied(
             });
         }
         let Some(answered) = under_way.join_next().await else { return Ok(denied) };
-        let (question, allowed) = answered.context("a review ended early")??;
+        let (question, allowed) = answered.context("a review was cancelled")??;
         if !allowed {
             denied.push(question);
         }
@@ -173,10 +185,10 @@ fn judge(service: Service, asked: usize, denied: &[Question]) -> Finding {
     let more = if more > 0 { format!(", and {more} more") } else { String::new() };
     named.truncate(3);
     let detail = format!("may not {}{more}", named.join("; "));
-    let mend = format!(
-        "helm upgrade karpenter <charts>/karpenter (ClusterRole and Role karpenter-{service}, and ServiceAccount of that name)"
+    let fix = format!(
+        "helm upgrade karpenter <charts>/karpenter (ClusterRole and Role karpenter-{service}, and their bindings)"
     );
-    Finding::wrong(AREA, service.as_str(), detail, mend)
+    Finding::wrong(AREA, service.as_str(), detail, fix)
 }
 
 #[cfg(test)]
@@ -195,6 +207,15 @@ mod tests {
         }
         let eviction = questions(own(Service::Termination), "here").unwrap();
         assert!(eviction.iter().any(|question| question.asked.subresource.as_deref() == Some("eviction")));
+    }
+
+    #[test]
+    fn a_shared_service_account_is_read_from_the_deployment() {
+        let deployment = serde_json::json!({"spec": {
+            "selector": {}, "template": {"spec": {"containers": [], "serviceAccountName": "karpenter"}}}});
+        let deployment: Deployment = serde_json::from_value(deployment).unwrap();
+        assert_eq!(account(Service::Termination, &[deployment]), "karpenter");
+        assert_eq!(account(Service::Termination, &[]), "karpenter-termination");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result};
+use futures::future::{join_all, try_join_all};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
@@ -12,7 +13,7 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
 use super::finding::Finding;
-use crate::connect::Connection;
+use crate::connect::{Connection, dial};
 
 const AREA: &str = "services";
 
@@ -28,35 +29,38 @@ enum Replica {
 }
 
 pub(super) async fn check(connection: &Connection, client: &Client) -> Result<Vec<Finding>> {
+    let each = Service::ALL.map(|service| check_service(connection, client, service));
+    Ok(try_join_all(each).await?.concat())
+}
+
+async fn check_service(connection: &Connection, client: &Client, service: Service) -> Result<Vec<Finding>> {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &connection.namespace);
     let pods: Api<Pod> = Api::namespaced(client.clone(), &connection.namespace);
-    let mut findings = Vec::new();
-    for service in Service::ALL {
-        let name = service.trust_config_map();
-        let published = maps.get_opt(&name).await.with_context(|| format!("read ConfigMap {name}"))?;
-        let published = published.and_then(|map| map.data).unwrap_or_default();
-        let own = format!("app.kubernetes.io/component={service}");
-        let pods = pods.list(&ListParams::default().labels(&own)).await.context("list pods")?.items;
-        let mut replicas = BTreeMap::new();
-        for replica in published.keys().filter_map(|key| key.strip_suffix(".addr")) {
-            replicas.insert(replica.to_owned(), ask(connection, service, replica, &published, &pods).await);
-        }
-        findings.push(judge(service, &replicas, &pods));
-        findings.extend(misplaced(client, service, &pods).await?);
-    }
+    let name = service.trust_config_map();
+    let published = maps.get_opt(&name).await.with_context(|| format!("read ConfigMap {name}"))?;
+    let published = published.and_then(|map| map.data).unwrap_or_default();
+    let own = format!("app.kubernetes.io/component={service}");
+    let pods = pods.list(&ListParams::default().labels(&own)).await.context("list pods")?.items;
+    let replicas = dial::replicas(&published);
+    let asked = replicas.iter().map(|replica| ask(connection, client, service, replica, &pods));
+    let answers = join_all(asked).await;
+    let replicas = replicas.iter().map(|replica| replica.name.clone()).zip(answers).collect();
+    let mut findings = vec![judge(service, &replicas, &pods)];
+    findings.extend(misplaced(client, service, &pods).await?);
     Ok(findings)
 }
 
 async fn ask(
     connection: &Connection,
+    client: &Client,
     service: Service,
-    replica: &str,
-    published: &BTreeMap<String, String>,
+    replica: &dial::Replica,
     pods: &[Pod],
 ) -> Replica {
-    let pod = pods.iter().find(|pod| pod.name_any() == replica);
+    let pod = pods.iter().find(|pod| pod.name_any() == replica.name);
     let pod_ready = pod.map(is_ready);
-    let Ok(channel) = connection.reach_replica(service, replica, published).await else {
+    let reached = connection.reach_replicas(service, std::slice::from_ref(replica), client).await;
+    let Ok(channel) = reached else {
         return Replica::Unreachable { pod_ready };
     };
     match HealthClient::new(channel).check(HealthCheckRequest { service: String::new() }).await {
@@ -81,7 +85,7 @@ fn judge(service: Service, replicas: &BTreeMap<String, Replica>, pods: &[Pod]) -
             return Finding::wrong(
                 AREA,
                 subject,
-                "is not running: no replica has published itself",
+                "is not running: no replica has published its address",
                 "install it: helm upgrade --install karpenter <charts>/karpenter …",
             );
         }
@@ -97,7 +101,7 @@ fn judge(service: Service, replicas: &BTreeMap<String, Replica>, pods: &[Pod]) -
         .map(|(name, replica)| match replica {
             Replica::NotServing(why) => format!("{name} is not serving ({why})"),
             Replica::Unreachable { pod_ready: Some(_) } => format!("{name} is not ready"),
-            _ => format!("{name} cannot be reached and is no pod"),
+            _ => format!("{name} cannot be reached and is not a pod"),
         })
         .collect();
     let count = replicas.values().filter(|replica| good(replica)).count();
@@ -108,7 +112,7 @@ fn judge(service: Service, replicas: &BTreeMap<String, Replica>, pods: &[Pod]) -
         return Finding::note(AREA, subject, format!("{count} serving; {}", bad.join("; ")), logs);
     }
     let reached = replicas.values().all(|replica| *replica == Replica::Serving);
-    let how = if reached { "SERVING" } else { "ready (not reachable from here: pods' network)" };
+    let how = if reached { "SERVING" } else { "ready (reachable neither directly nor by port-forward)" };
     Finding::good(AREA, subject, format!("{count} {how}"))
 }
 
@@ -121,8 +125,8 @@ async fn misplaced(client: &Client, service: Service, pods: &[Pod]) -> Result<Ve
         let node = nodes.get_opt(&name).await.with_context(|| format!("read node {name}"))?;
         if let Some(pool) = node.as_ref().and_then(|node| node.labels().get("karpenter.sh/nodepool")) {
             let detail = format!("{} runs on {name}, a node of pool {pool}", pod.name_any());
-            let mend = "run it on a managed node group or Fargate; the chart's affinity sees to that";
-            findings.push(Finding::wrong(AREA, service.as_str(), detail, mend));
+            let fix = "run it on a managed node group or Fargate; the chart's affinity ensures it";
+            findings.push(Finding::wrong(AREA, service.as_str(), detail, fix));
         }
     }
     Ok(findings)

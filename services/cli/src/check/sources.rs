@@ -15,15 +15,15 @@ const AREA: &str = "AWS";
 const ANY_TYPE: &str = "m5.large";
 
 pub(super) async fn check(connection: &Connection) -> Vec<Finding> {
-    let mut findings = prices(connection).await;
-    findings.push(queue(connection).await);
+    let (mut findings, queue) = tokio::join!(prices(connection), queue(connection));
+    findings.push(queue);
     findings
 }
 
+/// Not knowing is a failure: an installation without prices or queue must not pass.
 fn unasked(subject: &str, why: &str) -> Finding {
-    let mend =
-        "kubectl port-forward to it and use --address with the command of that service, or read its log";
-    Finding::note(AREA, subject, format!("cannot be asked from here: {why}"), mend)
+    let fix = "you need the rights to create pods/portforward and tokens of ServiceAccount karpenter-operator; otherwise see the service's log";
+    Finding::wrong(AREA, subject, format!("the service does not answer: {why}"), fix)
 }
 
 async fn prices(connection: &Connection) -> Vec<Finding> {
@@ -51,15 +51,15 @@ async fn prices(connection: &Connection) -> Vec<Finding> {
 }
 
 fn source(subject: &str, permission: &str, source: &PriceSource) -> Finding {
-    let mend = format!("give the role of karpenter-pricing-cache {permission}, or a way to that endpoint");
+    let fix = format!("give the role of karpenter-pricing-cache {permission}, or a route to that endpoint");
     match (source.kind.as_str(), source.last_error.as_str()) {
         ("api", "") => Finding::good(AREA, subject, "read from AWS"),
         ("api" | "configmap", error) => {
             let error = if error.is_empty() { "not read yet since the start" } else { error };
-            Finding::note(AREA, subject, format!("are the last ones known: {error}"), mend)
+            Finding::note(AREA, subject, format!("are the last known ones: {error}"), fix)
         }
-        (_, "") => Finding::note(AREA, subject, "come from the built-in table", mend),
-        (_, error) => Finding::wrong(AREA, subject, format!("come from the built-in table: {error}"), mend),
+        (_, "") => Finding::note(AREA, subject, "come from the built-in table", fix),
+        (_, error) => Finding::wrong(AREA, subject, format!("come from the built-in table: {error}"), fix),
     }
 }
 
@@ -77,12 +77,12 @@ async fn queue(connection: &Connection) -> Finding {
 fn judge_queue(stats: &GetStatsResponse) -> Finding {
     const SUBJECT: &str = "interruption queue";
     if !stats.queue_problem.is_empty() {
-        let mend = "create the queue (deploy/aws), give the role of karpenter-interruption-watcher sqs:ReceiveMessage, sqs:DeleteMessage and sqs:GetQueueUrl on it, and check settings.interruptionQueue";
-        return Finding::wrong(AREA, SUBJECT, stats.queue_problem.clone(), mend);
+        let fix = "create the queue (deploy/aws), give the role of karpenter-interruption-watcher sqs:ReceiveMessage, sqs:DeleteMessage and sqs:GetQueueUrl on it, and check settings.interruptionQueue";
+        return Finding::wrong(AREA, SUBJECT, stats.queue_problem.clone(), fix);
     }
     if stats.queue_url.is_empty() {
-        let mend = "set settings.interruptionQueue to the queue's name";
-        return Finding::note(AREA, SUBJECT, "none is read: spot warnings are missed", mend);
+        let fix = "set settings.interruptionQueue to the queue's name";
+        return Finding::note(AREA, SUBJECT, "none is read: spot warnings are missed", fix);
     }
     Finding::good(AREA, SUBJECT, format!("{} is read", stats.queue_url))
 }
@@ -103,6 +103,11 @@ mod tests {
         assert_eq!(judged("built-in", "UnauthorizedOperation"), Verdict::Wrong);
         // Isolated VPCs never ask.
         assert_eq!(judged("built-in", ""), Verdict::Note);
+    }
+
+    #[test]
+    fn a_service_that_cannot_be_asked_fails_the_check() {
+        assert_eq!(unasked("prices", "no route").verdict, Verdict::Wrong);
     }
 
     #[test]

@@ -23,6 +23,7 @@ use jiff::Timestamp;
 use model::catalog::InstanceType;
 use model::pool::ClusterInput;
 
+use crate::catalogue::Catalogue;
 use crate::features::Features;
 use crate::manifest::{InputError, Objects, Sources};
 
@@ -43,7 +44,7 @@ pub struct Cluster {
 pub fn build(
     mut objects: Objects,
     sources: &Sources,
-    types: &Arc<Vec<InstanceType>>,
+    catalogue: &Catalogue,
     features: &Features,
     now: Timestamp,
 ) -> Result<Cluster, InputError> {
@@ -55,7 +56,7 @@ pub fn build(
         .map(|c| (c.object.metadata.name.clone().unwrap_or_default(), c.object.value))
         .collect();
     let priority_class = |name: &str| priorities.get(name).copied();
-    let workloads = workloads::expand(&mut objects, &storage);
+    let workloads = workloads::expand(&mut objects);
     let budgets = budgets::complete(&objects, &workloads, sources)?;
 
     let mut input = ClusterInput::default();
@@ -84,7 +85,10 @@ pub fn build(
             .map_err(|error| sources.conversion_error(set.origin, &error))?;
         input.daemon_sets.push(converted);
     }
+    let by_class = types_by_class(&objects, catalogue, &mut remarks);
     for pool in &objects.node_pools {
+        let class = &pool.object.spec.template.spec.node_class_ref.name;
+        let types = by_class.get(class.as_str()).unwrap_or(&catalogue.types);
         let converted = convert::node_pool(&pool.object, Arc::clone(types))
             .map_err(|error| sources.conversion_error(pool.origin, &error))?;
         input.pools.push(converted);
@@ -119,6 +123,27 @@ pub fn build(
         .map(|p| (Arc::from(p.object.metadata.name.as_deref().unwrap_or_default()), Arc::new(p.object)))
         .collect();
     Ok(Cluster { input, facts, pools, held_nodes: nodes.held, remarks })
+}
+
+/// The types of each EC2NodeClass of the input; a class that is not there has the catalogue's own.
+fn types_by_class<'a>(
+    objects: &'a Objects,
+    catalogue: &Catalogue,
+    remarks: &mut Vec<String>,
+) -> BTreeMap<&'a str, Arc<Vec<InstanceType>>> {
+    let mut found = BTreeMap::new();
+    for class in &objects.node_classes {
+        let name = class.object.metadata.name.as_deref().unwrap_or_default();
+        match catalogue.types_of(&class.object) {
+            Some(types) => {
+                found.insert(name, types);
+            }
+            None => remarks.push(format!(
+                "EC2NodeClass {name} changes nothing: the types of --catalog have their capacity and overhead already"
+            )),
+        }
+    }
+    found
 }
 
 fn off(count: usize, kind: &str) -> String {

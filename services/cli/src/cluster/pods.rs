@@ -12,7 +12,7 @@ use model::node::Node;
 use model::pod::{Pod, PodSpec};
 
 use super::storage::Storage;
-use super::workloads::{Workload, with_own_volumes};
+use super::workloads::Workload;
 use crate::manifest::{InputError, Named, Origin, Sources};
 
 pub(super) struct Reader<'a> {
@@ -77,7 +77,7 @@ impl<'a> Reader<'a> {
         let template_at = spec_at.key(template);
         let spec = self.spec(&workload.pod, &template_at.key("spec"), workload.kind, workload.origin)?;
         let facts = Arc::new(self.facts_of(&workload.pod));
-        let shared = if workload.own_volumes {
+        let shared = if convert::has_own_claims(&workload.pod, &workload.claim_templates) {
             None
         } else {
             let mut pod = self.convert(&workload.pod, Arc::clone(&spec), workload.origin)?;
@@ -88,8 +88,11 @@ impl<'a> Reader<'a> {
             let pod = match &shared {
                 Some(shared) => Pod { name: Arc::from(workload.pod_name(number)), ..shared.clone() },
                 None => {
-                    let own = with_own_volumes(workload, number);
-                    self.convert(&own, Arc::clone(&spec), workload.origin)?
+                    let name = workload.pod_name(number);
+                    let (own, claims) = convert::replica(&workload.pod, &workload.claim_templates, &name);
+                    let storage = convert::WithClaims::new(self.context.storage, claims);
+                    let context = PodContext { storage: &storage, ..self.context };
+                    self.convert_in(&context, &own, Arc::clone(&spec), workload.origin)?
                 }
             };
             self.push(pod, Arc::clone(&facts));
@@ -117,8 +120,17 @@ impl<'a> Reader<'a> {
     }
 
     fn convert(&self, object: &core::Pod, spec: Arc<PodSpec>, origin: Origin) -> Result<Pod, InputError> {
-        convert::pod(object, spec, &self.context)
-            .map_err(|error| self.sources.conversion_error(origin, &error))
+        self.convert_in(&self.context, object, spec, origin)
+    }
+
+    fn convert_in(
+        &self,
+        context: &PodContext<'_>,
+        object: &core::Pod,
+        spec: Arc<PodSpec>,
+        origin: Origin,
+    ) -> Result<Pod, InputError> {
+        convert::pod(object, spec, context).map_err(|error| self.sources.conversion_error(origin, &error))
     }
 
     fn facts_of(&self, object: &core::Pod) -> PodFacts {

@@ -1,12 +1,9 @@
 //! Claims, volumes and storage classes of the input, for looking up.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{
-    PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeClaimStatus,
-};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimStatus};
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -15,8 +12,7 @@ use crate::manifest::Objects;
 const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 
 pub(super) struct Storage {
-    /// Grows while workloads are expanded: controllers would have made these claims.
-    claims: RefCell<BTreeMap<(String, String), Arc<PersistentVolumeClaim>>>,
+    claims: BTreeMap<(String, String), Arc<PersistentVolumeClaim>>,
     volumes: BTreeMap<String, Arc<PersistentVolume>>,
     classes: BTreeMap<String, Arc<StorageClass>>,
 }
@@ -40,35 +36,16 @@ impl Storage {
         let volumes = std::mem::take(&mut objects.volumes).into_iter();
         let classes = std::mem::take(&mut objects.storage_classes).into_iter();
         Self {
-            claims: RefCell::new(claims.collect()),
+            claims: claims.collect(),
             volumes: volumes.map(|v| (name(&v.object.metadata), Arc::new(v.object))).collect(),
             classes: classes.map(|c| (name(&c.object.metadata), Arc::new(c.object))).collect(),
         }
-    }
-
-    /// A claim that a controller would make for a pod, unless the input has it.
-    pub(super) fn make_claim(&self, namespace: &str, name: &str, spec: &PersistentVolumeClaimSpec) {
-        let key = (namespace.to_owned(), name.to_owned());
-        self.claims.borrow_mut().entry(key).or_insert_with(|| {
-            Arc::new(PersistentVolumeClaim {
-                metadata: ObjectMeta {
-                    namespace: Some(namespace.to_owned()),
-                    name: Some(name.to_owned()),
-                    ..Default::default()
-                },
-                spec: Some(spec.clone()),
-                status: Some(PersistentVolumeClaimStatus {
-                    phase: Some("Pending".to_owned()),
-                    ..Default::default()
-                }),
-            })
-        });
     }
 }
 
 impl api::convert::Storage for Storage {
     fn claim(&self, namespace: &str, name: &str) -> Option<Arc<PersistentVolumeClaim>> {
-        self.claims.borrow().get(&(namespace.to_owned(), name.to_owned())).cloned()
+        self.claims.get(&(namespace.to_owned(), name.to_owned())).cloned()
     }
 
     fn volume(&self, name: &str) -> Option<Arc<PersistentVolume>> {

@@ -14,9 +14,9 @@ fn cluster_with(text: &str, gates: &str) -> Result<Cluster, InputError> {
     let file = directory.join("input.yaml");
     std::fs::write(&file, text).unwrap();
     let (objects, sources) = read(&[file.display().to_string()], &mut |_| {})?;
-    let types = catalogue::builtin().types;
+    let catalogue = catalogue::builtin();
     let features: Features = gates.parse().unwrap();
-    let built = build(objects, &sources, &types, &features, Timestamp::UNIX_EPOCH);
+    let built = build(objects, &sources, &catalogue, &features, Timestamp::UNIX_EPOCH);
     std::fs::remove_dir_all(&directory).unwrap();
     built
 }
@@ -238,4 +238,29 @@ spec: {{scalableRef: {{apiGroup: apps, kind: Deployment, name: web}}, percentage
     assert_eq!(price(&on) * 2, price(&off));
     let spare: Vec<String> = on.input.pods.iter().filter(|p| p.buffer).map(|p| p.key()).collect();
     assert_eq!(spare, ["shop/capacity-buffer-spare-1", "shop/capacity-buffer-spare-2"]);
+}
+
+#[test]
+fn an_ec2_node_class_changes_what_its_pools_offer() {
+    let pool = |name: &str, class: &str| {
+        format!(
+            "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {{name: {name}}}\nspec: {{template: {{spec: {{nodeClassRef: \
+             {{group: karpenter.k8s.aws, kind: EC2NodeClass, name: {class}}}}}}}}}\n---\n"
+        )
+    };
+    let class = "apiVersion: karpenter.k8s.aws/v1\nkind: EC2NodeClass\nmetadata: {name: small}\nspec:\n  kubelet: {maxPods: 17, \
+                 kubeReserved: {cpu: '1'}}\n  blockDeviceMappings: [{deviceName: /dev/xvda, rootVolume: true, ebs: {volumeSize: \
+                 100Gi}}]\nstatus: {subnets: [{id: subnet-1, zone: us-east-1b}]}\n";
+    let cluster = cluster(&format!("{}{}{class}", pool("plain", "default"), pool("small", "small")));
+    let of = |pool: &str| {
+        let pool = cluster.input.pools.iter().find(|p| &*p.name == pool).unwrap();
+        pool.instance_types.iter().find(|t| &*t.name == "m5.xlarge").unwrap().clone()
+    };
+    let (plain, small) = (of("plain"), of("small"));
+    assert_eq!(small.capacity.get("pods"), "17".parse().unwrap());
+    assert!(plain.capacity.get("pods") > small.capacity.get("pods"));
+    assert_eq!(small.overhead.get("cpu"), "1".parse().unwrap());
+    assert_eq!(small.capacity.get("ephemeral-storage"), "100Gi".parse().unwrap());
+    assert!(small.offerings.iter().all(|o| &*o.zone == "us-east-1b") && !small.offerings.is_empty());
+    assert!(plain.offerings.iter().any(|o| &*o.zone != "us-east-1b"));
 }

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
-use super::storage::Storage;
 use crate::manifest::{Objects, Origin};
 
 /// Pods yet to be made of one template.
@@ -18,8 +17,8 @@ pub(super) struct Workload {
     /// Numbers of the pods: from how many are there to how many are wanted.
     pub(super) numbers: std::ops::Range<i32>,
     pub(super) origin: Origin,
-    /// Volumes that differ from pod to pod.
-    pub(super) own_volumes: bool,
+    /// Of a StatefulSet.
+    pub(super) claim_templates: Vec<PersistentVolumeClaim>,
 }
 
 impl Workload {
@@ -44,7 +43,7 @@ fn controller_of(meta: &ObjectMeta) -> Option<Owner> {
     Some(Owner { kind: owner.kind.clone(), namespace: namespace_of(meta), name: owner.name.clone() })
 }
 
-pub(super) fn expand(objects: &mut Objects, storage: &Storage) -> Vec<Workload> {
+pub(super) fn expand(objects: &mut Objects) -> Vec<Workload> {
     let mut present: BTreeMap<Owner, i32> = BTreeMap::new();
     for pod in &objects.pods {
         if let Some(owner) = controller_of(&pod.object.metadata) {
@@ -78,16 +77,7 @@ pub(super) fn expand(objects: &mut Objects, storage: &Storage) -> Vec<Workload> 
                    claims,
                    origin| {
         let existing = present.get(&of(kind, meta)).copied().unwrap_or(0);
-        workloads.extend(workload(
-            kind,
-            owned_as,
-            meta,
-            existing..replicas,
-            template,
-            claims,
-            origin,
-            storage,
-        ));
+        workloads.extend(workload(kind, owned_as, meta, existing..replicas, template, claims, origin));
     };
     for d in &objects.deployments {
         let spec = d.object.spec.as_ref();
@@ -131,10 +121,6 @@ pub(super) fn expand(objects: &mut Objects, storage: &Storage) -> Vec<Workload> 
     workloads
 }
 
-#[expect(
-    clippy::too_many_arguments,
-    reason = "one call site, which lists the parts of four kinds side by side"
-)]
 fn workload(
     kind: &'static str,
     owned_as: &str,
@@ -143,7 +129,6 @@ fn workload(
     template: Option<&PodTemplateSpec>,
     claims: &[PersistentVolumeClaim],
     origin: Origin,
-    storage: &Storage,
 ) -> Option<Workload> {
     let template = template.filter(|_| !numbers.is_empty())?;
     let namespace = namespace_of(meta);
@@ -157,49 +142,6 @@ fn workload(
         controller: Some(true),
         ..Default::default()
     }]);
-    let mut spec = template.spec.clone().unwrap_or_default();
-    let mut own_volumes = !claims.is_empty();
-    for number in numbers.clone() {
-        let pod = format!("{name}-{number}");
-        for claim in claims {
-            let volume = claim.metadata.name.as_deref().unwrap_or_default();
-            storage.make_claim(
-                &namespace,
-                &format!("{volume}-{pod}"),
-                &claim.spec.clone().unwrap_or_default(),
-            );
-        }
-        for volume in spec.volumes.iter().flatten() {
-            let template = volume.ephemeral.as_ref().and_then(|e| e.volume_claim_template.as_ref());
-            if let Some(template) = template {
-                own_volumes = true;
-                storage.make_claim(&namespace, &format!("{pod}-{}", volume.name), &template.spec);
-            }
-        }
-    }
-    for claim in claims {
-        // Written as an ephemeral volume would be; the name is put in for each pod.
-        let volume = claim.metadata.name.clone().unwrap_or_default();
-        spec.volumes.get_or_insert_default().push(k8s_openapi::api::core::v1::Volume {
-            name: volume,
-            persistent_volume_claim: Some(Default::default()),
-            ..Default::default()
-        });
-    }
-    let pod = Pod { metadata: own, spec: Some(spec), status: None };
-    Some(Workload { kind, name, pod, numbers, origin, own_volumes })
-}
-
-/// The n-th pod of a workload whose volumes are its own.
-pub(super) fn with_own_volumes(workload: &Workload, number: i32) -> Pod {
-    let name = workload.pod_name(number);
-    let mut pod = workload.pod.clone();
-    for volume in pod.spec.iter_mut().flat_map(|s| s.volumes.iter_mut().flatten()) {
-        let own = volume.name.clone();
-        if let Some(source) = volume.persistent_volume_claim.as_mut().filter(|s| s.claim_name.is_empty()) {
-            source.claim_name = format!("{own}-{name}");
-        }
-    }
-    pod.metadata.name = Some(name);
-    pod
+    let pod = Pod { metadata: own, spec: Some(template.spec.clone().unwrap_or_default()), status: None };
+    Some(Workload { kind, name, pod, numbers, origin, claim_templates: claims.to_vec() })
 }

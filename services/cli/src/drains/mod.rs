@@ -15,6 +15,7 @@ use proto::termination::v1::termination_client::TerminationClient;
 use runtime::Service;
 
 use crate::connect::{Connection, Transport, explain};
+use crate::progress::while_running;
 use rows::Drain;
 
 /// Thousands of nodes with dozens of pods each.
@@ -37,7 +38,7 @@ pub struct Args {
     #[arg(long, short = 'A')]
     all: bool,
 
-    /// With --watch, json is one drain a line, whenever it changed
+    /// With --watch, json is one line per drain that changed
     #[arg(long, short = 'o', default_value = "table")]
     output: Output,
 
@@ -78,7 +79,7 @@ pub fn run(args: &Args) -> Result<()> {
     if args.watch {
         return runtime.block_on(watch::follow(args));
     }
-    let drains = runtime.block_on(ask(args))?;
+    let drains = while_running("asking termination", || runtime.block_on(ask(args)))?;
     let mut out = io::BufWriter::new(io::stdout().lock());
     match args.output {
         Output::Json => {

@@ -32,7 +32,7 @@ enum End {
 
 pub(super) async fn follow(args: &Args) -> Result<()> {
     let mut screen = Screen::new(args);
-    // The first failure is the person's to mend; later ones pass.
+    // The first failure ends the command; later ones are retried.
     let mut client = args.client().await?;
     let mut begun = false;
     loop {
@@ -48,7 +48,7 @@ pub(super) async fn follow(args: &Args) -> Result<()> {
         match end {
             End::Done => return screen.finish(),
             End::Lost(status) if is_passing(&status) => {
-                eprintln!("lost the connection ({}); asking again", status.message());
+                eprintln!("lost the connection ({}); reconnecting", status.message());
                 screen.forget();
             }
             End::Lost(status) => return Err(explain(&status)),
@@ -60,7 +60,7 @@ pub(super) async fn follow(args: &Args) -> Result<()> {
                     client = next;
                     break;
                 }
-                Err(error) => eprintln!("{error:#}; trying again"),
+                Err(error) => eprintln!("{error:#}; retrying"),
             }
         }
     }

@@ -17,6 +17,7 @@ use proto::types::v1::PodRef;
 use runtime::Service;
 
 use crate::connect::{Connection, explain};
+use crate::progress::while_running;
 
 #[derive(clap::Args, Debug)]
 pub struct Args {
@@ -48,14 +49,15 @@ struct NodeArgs {
     grpc_disruption: Option<String>,
 }
 
+// As with kubectl, `-n` is the pod's namespace here; that of the services keeps a longer name.
 #[derive(clap::Args, Debug)]
+#[command(mut_arg("namespace", |arg| arg.short(None::<char>).long("system-namespace")))]
 struct PodArgs {
     /// Name of the pod, or namespace/name
     name: String,
 
     /// Namespace of the pod
-    // `--namespace` is the services' (see Connection).
-    #[arg(long = "pod-namespace", short = 'n', value_name = "NAMESPACE")]
+    #[arg(long = "namespace", short = 'n', value_name = "NAMESPACE")]
     pod_namespace: Option<String>,
 
     #[arg(long, short = 'o', default_value = "text")]
@@ -80,14 +82,14 @@ pub fn run(args: &Args) -> Result<()> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     match &args.what {
         What::Node(args) => {
-            let answer = runtime.block_on(ask_node(args))?;
+            let answer = while_running("asking disruption", || runtime.block_on(ask_node(args)))?;
             match args.output {
                 Output::Json => write_json(&mut out, &answer)?,
                 Output::Text => node::print(&mut out, &answer)?,
             }
         }
         What::Pod(args) => {
-            let answer = runtime.block_on(ask_pod(args))?;
+            let answer = while_running("asking provisioner", || runtime.block_on(ask_pod(args)))?;
             match args.output {
                 Output::Json => write_json(&mut out, &answer)?,
                 Output::Text => pod::print(&mut out, &answer)?,
@@ -132,7 +134,7 @@ fn pod_ref(name: &str, namespace: Option<&str>) -> Result<PodRef> {
     if let (Some(a), Some(b)) = (own, namespace)
         && a != b
     {
-        bail!("the pod is in namespace {a} by its name and in {b} by --pod-namespace");
+        bail!("the pod is in namespace {a} by its name and in {b} by --namespace");
     }
     let namespace = own.or(namespace).unwrap_or("default");
     Ok(PodRef { namespace: namespace.to_owned(), name: name.to_owned(), uid: String::new() })

@@ -185,12 +185,8 @@ fn budgets(out: &mut dyn Write, answer: &Answer) -> io::Result<()> {
         ]
     };
     let rows: Vec<[String; 4]> = answer.budgets.iter().map(row).collect();
-    let headings = [
-        ("REASON", Align::Left),
-        ("MAY BE AWAY", Align::Right),
-        ("ARE AWAY", Align::Right),
-        ("", Align::Left),
-    ];
+    let headings =
+        [("REASON", Align::Left), ("ALLOWED", Align::Right), ("DISRUPTING", Align::Right), ("", Align::Left)];
     columns::print(out, headings, &rows)
 }
 
@@ -261,9 +257,9 @@ it stays: a PDB holds it
 last what-if at 2026-09-21 14:13:20 UTC: no cheaper node can replace it
 
 budgets of NodePool default
-REASON   MAY BE AWAY  ARE AWAY
-Empty              1         1
-Drifted     no limit         1
+REASON    ALLOWED  DISRUPTING
+Empty           1           1
+Drifted  no limit           1
 ";
         assert_eq!(text, expected);
     }

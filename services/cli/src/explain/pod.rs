@@ -78,7 +78,7 @@ pub(super) fn print(out: &mut dyn Write, answer: &Answer) -> io::Result<()> {
         let launch = planned.launch.as_ref().map_or_else(|| "a node".to_owned(), ToString::to_string);
         writeln!(
             out,
-            "would be made for it: {launch} (NodePool {}, {} types possible)",
+            "would be launched for it: {launch} (NodePool {}, {} types possible)",
             planned.node_pool, planned.types
         )?;
     }

@@ -8,8 +8,10 @@ const QUANTITY_MAPS: [&str; 6] = ["requests", "limits", "capacity", "allocatable
 
 pub(super) fn filled_in(mut value: Value) -> Value {
     quantities_as_text(&mut value);
-    if value.get("kind").and_then(Value::as_str) == Some("NodePool") {
-        node_pool(&mut value);
+    match value.get("kind").and_then(Value::as_str) {
+        Some("NodePool") => node_pool(&mut value),
+        Some("EC2NodeClass") => node_class(&mut value),
+        _ => {}
     }
     value
 }
@@ -52,5 +54,16 @@ fn node_pool(value: &mut Value) {
                 words.into_iter().map(|(k, v)| (k.to_owned(), Value::from(v))).collect::<Map<_, _>>(),
             )
         });
+    }
+}
+
+/// Selectors say which images, subnets and security groups of an account are used; a plan without AWS does not need them.
+fn node_class(value: &mut Value) {
+    let Some(object) = value.as_object_mut() else { return };
+    let spec = object.entry("spec").or_insert_with(|| Value::Object(Map::new()));
+    if let Some(spec) = spec.as_object_mut() {
+        for selectors in ["amiSelectorTerms", "subnetSelectorTerms", "securityGroupSelectorTerms"] {
+            spec.entry(selectors).or_insert_with(|| Value::Array(Vec::new()));
+        }
     }
 }

@@ -2,10 +2,12 @@
 
 use serde::de::DeserializeSeed;
 
-use super::objects::Objects;
+use super::InputError;
 use super::sources::{Origin, Sources};
 use super::stream::{Failure, TopLevel};
-use super::{InputError, defaults};
+
+/// Takes each object of a text, and where it stood.
+pub(super) type Sink<'a> = dyn FnMut(serde_json::Value, Origin) -> Result<(), Failure> + 'a;
 
 /// One document of a file.
 pub(super) struct Document<'a> {
@@ -53,8 +55,7 @@ pub(super) fn read_text(
     text: &str,
     source: u32,
     sources: &Sources,
-    objects: &mut Objects,
-    ignored: &mut dyn FnMut(String),
+    sink: &mut Sink<'_>,
 ) -> Result<(), InputError> {
     for document in documents(text) {
         if document.text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
@@ -62,7 +63,7 @@ pub(super) fn read_text(
         }
         let line = u32::try_from(document.first_line).unwrap_or(u32::MAX);
         let origin = Origin { source, line, item: None };
-        read_document(&document, origin, sources, objects, ignored)?;
+        read_document(&document, origin, sources, sink)?;
     }
     Ok(())
 }
@@ -71,15 +72,9 @@ fn read_document(
     document: &Document<'_>,
     origin: Origin,
     sources: &Sources,
-    objects: &mut Objects,
-    ignored: &mut dyn FnMut(String),
+    sink: &mut Sink<'_>,
 ) -> Result<(), InputError> {
-    let mut sink = |item: Option<u32>, value: serde_json::Value| {
-        let origin = Origin { item, ..origin };
-        objects.add(defaults::filled_in(value), origin, &mut |kind| {
-            ignored(format!("{}:{}: {kind} ignored", sources.name(origin), origin.line));
-        })
-    };
+    let mut sink = |item: Option<u32>, value: serde_json::Value| sink(value, Origin { item, ..origin });
     let syntax = |line: usize, problem: String| InputError {
         line: origin.line as usize + line.max(1) - 1,
         ..InputError::of_file(sources.name(origin), problem)

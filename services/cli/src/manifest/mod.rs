@@ -22,26 +22,60 @@ pub use sources::{Origin, Sources};
 
 use std::path::Path;
 
+use serde_json::Value;
+
+use stream::Failure;
+
 /// Everything that the paths hold. `-` is standard input. Kinds that are not understood are passed to `ignored`, one
 /// line each.
 pub fn read(paths: &[String], ignored: &mut dyn FnMut(String)) -> Result<(Objects, Sources), InputError> {
-    let mut sources = Sources::default();
     let mut objects = Objects::default();
+    let sources =
+        read_each(paths, &mut |value, origin, sources| add(&mut objects, value, origin, sources, ignored))?;
+    Ok((objects, sources))
+}
+
+fn add(
+    objects: &mut Objects,
+    value: Value,
+    origin: Origin,
+    sources: &Sources,
+    ignored: &mut dyn FnMut(String),
+) -> Result<(), Failure> {
+    objects.add(defaults::filled_in(value), origin, &mut |kind| {
+        ignored(format!("{}:{}: {kind} ignored", sources.name(origin), origin.line));
+    })
+}
+
+/// The same objects as they stand in the text, for a service that reads them itself.
+pub fn read_values(paths: &[String]) -> Result<Vec<Value>, InputError> {
+    let mut values = Vec::new();
+    read_each(paths, &mut |value, _, _| {
+        values.push(value);
+        Ok(())
+    })?;
+    Ok(values)
+}
+
+type EachObject<'a> = dyn FnMut(Value, Origin, &Sources) -> Result<(), Failure> + 'a;
+
+fn read_each(paths: &[String], each: &mut EachObject<'_>) -> Result<Sources, InputError> {
+    let mut sources = Sources::default();
     for path in paths {
         if path == "-" {
             let text = std::io::read_to_string(std::io::stdin())
                 .map_err(|error| InputError::of_file("standard input", error))?;
             let source = sources.add("(standard input)", Some(text.clone()));
-            document::read_text(&text, source, &sources, &mut objects, ignored)?;
+            document::read_text(&text, source, &sources, &mut |value, origin| each(value, origin, &sources))?;
             continue;
         }
         for file in files_of(path)? {
             let text = std::fs::read_to_string(&file).map_err(|error| InputError::of_file(&file, error))?;
             let source = sources.add(&file, None);
-            document::read_text(&text, source, &sources, &mut objects, ignored)?;
+            document::read_text(&text, source, &sources, &mut |value, origin| each(value, origin, &sources))?;
         }
     }
-    Ok((objects, sources))
+    Ok(sources)
 }
 
 /// A file as it is; of a directory everything that is YAML or JSON, at any depth, in order of the names.

@@ -1,5 +1,6 @@
 //! The objects of the input by kind.
 
+use api::EC2NodeClass;
 use api::capacitybuffer::CapacityBuffer;
 use api::convert::{FieldPath, Step};
 use api::nodeclaim::NodeClaim;
@@ -30,6 +31,7 @@ pub struct Named<T> {
 pub struct Objects {
     pub node_pools: Vec<Named<NodePool>>,
     pub node_claims: Vec<Named<NodeClaim>>,
+    pub node_classes: Vec<Named<EC2NodeClass>>,
     pub node_overlays: Vec<Named<NodeOverlay>>,
     pub capacity_buffers: Vec<Named<CapacityBuffer>>,
     pub pods: Vec<Named<Pod>>,
@@ -69,8 +71,7 @@ impl Objects {
             ("karpenter.sh", "NodePool") => add(value, &kind, origin, &mut self.node_pools),
             ("karpenter.sh", "NodeClaim") => add(value, &kind, origin, &mut self.node_claims),
             ("karpenter.sh", "NodeOverlay") => add(value, &kind, origin, &mut self.node_overlays),
-            // What a node class changes is in the catalogue already; it only has to be an object with a name.
-            ("karpenter.k8s.aws", "EC2NodeClass") => check_name(&value, &kind),
+            ("karpenter.k8s.aws", "EC2NodeClass") => add(value, &kind, origin, &mut self.node_classes),
             ("autoscaling.x-k8s.io", "CapacityBuffer") => {
                 add(value, &kind, origin, &mut self.capacity_buffers)
             }

@@ -1,12 +1,14 @@
 use super::document::read_text;
-use super::{InputError, Objects, Sources};
+use super::{InputError, Objects, Sources, add};
 
 fn read_as(name: &str, text: &str) -> Result<(Objects, Vec<String>), InputError> {
     let mut sources = Sources::default();
     let source = sources.add(name, Some(text.to_owned()));
     let mut objects = Objects::default();
     let mut ignored = Vec::new();
-    read_text(text, source, &sources, &mut objects, &mut |line| ignored.push(line))?;
+    read_text(text, source, &sources, &mut |value, origin| {
+        add(&mut objects, value, origin, &sources, &mut |line| ignored.push(line))
+    })?;
     Ok((objects, ignored))
 }
 

@@ -179,8 +179,8 @@ impl Command {
     fn of(found: consolidation::Command) -> Self {
         let numbered = found.nodes.iter().zip(found.first..);
         Self {
-            reason: found.method.reason(),
-            method: found.method.as_str(),
+            reason: found.method.reason().as_str(),
+            method: found.method.consolidation_type(),
             remove: found.remove.iter().map(ToString::to_string).collect(),
             nodes: numbered.map(|(node, number)| AnswerNode::of(node, number)).collect(),
             moves: found

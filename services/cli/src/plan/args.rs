@@ -6,12 +6,13 @@ use clap::ValueEnum;
 use model::duration::GoDuration;
 use solver::{MinValuesPolicy, Options, PreferencePolicy};
 
+use crate::connect::Connection;
 use crate::features::Features;
 
 #[derive(clap::Args, Clone, Debug)]
 pub struct Args {
     /// Manifests: files or directories of YAML and JSON, `-` for standard input
-    #[arg(short = 'f', long = "filename", required_unless_present = "more", num_args = 1.., value_name = "DIR|FILE")]
+    #[arg(short = 'f', long = "filename", required_unless_present_any = ["more", "live"], num_args = 1.., value_name = "DIR|FILE")]
     files: Vec<String>,
 
     /// Further manifests
@@ -20,12 +21,20 @@ pub struct Args {
 
     /// Instance types: a catalogue in the plan format, or the output of `aws ec2 describe-instance-types`; without it the
     /// built-in catalogue is used
-    #[arg(long, value_name = "JSON")]
+    #[arg(long, value_name = "JSON", conflicts_with = "live")]
     pub catalog: Option<String>,
 
     /// How to print the plan
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     pub output: Output,
+
+    /// Ask the running provisioner: the manifests change the cluster as it is now, and the answer is the difference
+    #[arg(long, conflicts_with_all = ["preference_policy", "min_values_policy", "feature_gates"])]
+    pub live: bool,
+
+    /// With --live: leave this object of the cluster out, such as Node/ip-10-0-1-2 or Pod/NAMESPACE/NAME
+    #[arg(long, value_name = "KIND/NAME", requires = "live")]
+    pub remove: Vec<String>,
 
     /// Also say which nodes of the input would be taken away or replaced
     #[arg(long)]
@@ -50,6 +59,13 @@ pub struct Args {
     /// No colours even on a terminal
     #[arg(long, env = "NO_COLOR", value_parser = clap::builder::BoolishValueParser::new(), default_value_t = false, num_args = 0..=1, default_missing_value = "true", hide_env_values = true)]
     no_color: bool,
+
+    #[command(flatten)]
+    pub connection: Connection,
+
+    /// Address in the environment, as the local stack leaves it.
+    #[arg(long, env = "GRPC_PROVISIONER", hide = true)]
+    pub grpc_provisioner: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

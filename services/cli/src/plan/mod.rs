@@ -1,9 +1,10 @@
 //! `kubectl karpenter plan`: what nodes the autoscaler would make for the pods in some manifests, at what price, and on
-//! request which nodes it would take away.
+//! request which nodes it would take away. With `--live` the running provisioner answers for the cluster as it is.
 
 mod answer;
 mod args;
 mod html;
+mod live;
 mod people;
 mod table;
 
@@ -26,13 +27,15 @@ pub const ENGINE: &str = concat!("kubectl-karpenter ", env!("CARGO_PKG_VERSION")
 
 /// Reads, plans and prints.
 pub fn run(args: &Args) -> anyhow::Result<()> {
+    if args.live {
+        return live::run(args);
+    }
     let progress = Progress::start();
     progress.now("reading the catalogue");
     let catalogue = catalogue::load(args.catalog.as_deref())?;
     progress.now("reading manifests");
     let (objects, sources) = manifest::read(&args.paths(), &mut |line| eprintln!("{line}"))?;
-    let cluster =
-        cluster::build(objects, &sources, &catalogue.types, &args.feature_gates, jiff::Timestamp::now())?;
+    let cluster = cluster::build(objects, &sources, &catalogue, &args.feature_gates, jiff::Timestamp::now())?;
     for remark in catalogue.remarks.iter().chain(&cluster.remarks) {
         eprintln!("{remark}");
     }

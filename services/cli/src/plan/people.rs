@@ -7,7 +7,8 @@ use model::pod::PodSpec;
 use model::pool::ClusterInput;
 use model::resources::Resources;
 
-/// Sizes by name.
+/// Sizes by name; without any, shares are not shown.
+#[derive(Default)]
 pub(super) struct People {
     allocatable: BTreeMap<Arc<str>, Resources>,
     pods: BTreeMap<String, Arc<PodSpec>>,

@@ -7,7 +7,7 @@ use model::price::MicroDollars;
 use model::quantity::Quantity;
 use model::resources::{CPU, MEMORY, NVIDIA_GPU, Resources};
 
-use super::answer::{Answer, AnswerNode, Command};
+use super::answer::{Answer, AnswerNode, Command, Unschedulable};
 use super::people::{People, per_mille};
 
 /// Hours of a month, as AWS counts them.
@@ -17,16 +17,16 @@ const GROUP_FROM: usize = 30;
 /// Pods named before "and n more".
 const NAMED_PODS: usize = 3;
 
-const BOLD: &str = "\x1b[1m";
+pub(super) const BOLD: &str = "\x1b[1m";
 const DIM: &str = "\x1b[2m";
-const RED: &str = "\x1b[31m";
+pub(super) const RED: &str = "\x1b[31m";
 const GREEN: &str = "\x1b[32m";
 const PLAIN: &str = "\x1b[0m";
 
-struct Paint(bool);
+pub(super) struct Paint(pub(super) bool);
 
 impl Paint {
-    fn with(&self, colour: &str, text: &str) -> String {
+    pub(super) fn with(&self, colour: &str, text: &str) -> String {
         if self.0 { format!("{colour}{text}{PLAIN}") } else { text.to_owned() }
     }
 }
@@ -56,7 +56,7 @@ pub(super) fn print(
         columns(out, &["NODE", "PODS", ""], &rows.collect::<Vec<_>>(), &[1])?;
     }
     if !answer.unschedulable.is_empty() {
-        left_over(out, answer, &paint)?;
+        left_over(out, &answer.unschedulable, &paint)?;
     }
     if let Some(commands) = &answer.commands {
         consolidation(out, answer, commands, people, &paint)?;
@@ -64,11 +64,11 @@ pub(super) fn print(
     summary(out, answer, people, catalogue, &paint)
 }
 
-fn plural(count: usize) -> &'static str {
+pub(super) fn plural(count: usize) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
 
-fn nodes(out: &mut dyn Write, nodes: &[AnswerNode], people: &People) -> io::Result<()> {
+pub(super) fn nodes(out: &mut dyn Write, nodes: &[AnswerNode], people: &People) -> io::Result<()> {
     let has_gpus = nodes.iter().any(|n| n.requests.contains_key(NVIDIA_GPU));
     let shares: &[&str] = if has_gpus { &[CPU, MEMORY, NVIDIA_GPU] } else { &[CPU, MEMORY] };
     let mut head = vec!["NODE", "POOL", "TYPE", "ZONE", "BOUGHT AS", "$/HOUR", "PODS", "CPU", "MEMORY"];
@@ -139,19 +139,19 @@ pub(super) fn requests(node: &AnswerNode) -> Resources {
         .collect()
 }
 
-fn few(pods: &[String]) -> String {
+pub(super) fn few(pods: &[String]) -> String {
     let shown: Vec<&str> = pods.iter().take(NAMED_PODS).map(String::as_str).collect();
     let more = pods.len().saturating_sub(shown.len());
     let tail = if more > 0 { format!(" and {more} more") } else { String::new() };
     format!("{}{tail}", shown.join(", "))
 }
 
-fn left_over(out: &mut dyn Write, answer: &Answer, paint: &Paint) -> io::Result<()> {
-    let count = answer.unschedulable.len();
+pub(super) fn left_over(out: &mut dyn Write, pods: &[Unschedulable], paint: &Paint) -> io::Result<()> {
+    let count = pods.len();
     let title = format!("{count} pod{} left over", plural(count));
     writeln!(out, "\n{}", paint.with(RED, &paint.with(BOLD, &title)))?;
     let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for pod in &answer.unschedulable {
+    for pod in pods {
         by_reason.entry(&pod.reason).or_default().push(pod.pod.clone());
     }
     let mut grouped: Vec<_> = by_reason.into_iter().collect();
@@ -233,7 +233,7 @@ fn summary(
         writeln!(
             out,
             "{}",
-            paint.with(RED, "The deadline came first: more time may give a better or fuller plan")
+            paint.with(RED, "Stopped at the deadline: more time may give a better or more complete plan")
         )?;
     }
     let stats = &answer.stats;
@@ -255,7 +255,12 @@ fn cents(price: MicroDollars) -> String {
 }
 
 /// Left-aligned, save for the columns of numbers.
-fn columns(out: &mut dyn Write, head: &[&str], rows: &[Vec<String>], numbers: &[usize]) -> io::Result<()> {
+pub(super) fn columns(
+    out: &mut dyn Write,
+    head: &[&str],
+    rows: &[Vec<String>],
+    numbers: &[usize],
+) -> io::Result<()> {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
         cells.chain([head[column].chars().count()]).max().unwrap_or(0)

@@ -13,6 +13,7 @@ use proto::pricingcache::v1::pricing_cache_client::PricingCacheClient;
 use runtime::Service;
 
 use crate::connect::{Connection, explain};
+use crate::progress::while_running;
 use rows::{Answer, Pattern};
 
 /// Prices of a large region fill a few megabytes.
@@ -62,7 +63,7 @@ enum CapacityType {
 
 pub fn run(args: &Args) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let answer = runtime.block_on(ask(args))?;
+    let answer = while_running("asking pricing-cache", || runtime.block_on(ask(args)))?;
     let mut out = io::BufWriter::new(io::stdout().lock());
     match args.output {
         Output::Json => {

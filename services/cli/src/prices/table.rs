@@ -38,7 +38,7 @@ fn cells(row: &Row, now: Timestamp) -> [String; 6] {
         (true, _, None) => "yes".to_owned(),
         (false, Some(since), _) => format!("no, since {} ({})", since.strftime("%H:%M:%S"), ago(since, now)),
         (false, None, Some(_)) => format!("no, {} is used up", row.reservation_id),
-        (false, None, None) => "no, the zone is shifted away from".to_owned(),
+        (false, None, None) => "no, a zonal shift is active".to_owned(),
     };
     [
         row.instance_type.clone(),

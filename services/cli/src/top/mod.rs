@@ -12,11 +12,12 @@ use anyhow::Result;
 use clap::ValueEnum;
 use proto::disruption::v1::ListCandidatesRequest;
 use proto::disruption::v1::disruption_client::DisruptionClient;
-use proto::provisioner::v1::GetSnapshotRequest;
 use proto::provisioner::v1::provisioner_client::ProvisionerClient;
+use proto::provisioner::v1::{GetSnapshotRequest, GetSnapshotResponse};
 use runtime::Service;
 
 use crate::connect::{Connection, explain};
+use crate::progress::while_running;
 use figures::Top;
 
 /// Snapshots of thousands of nodes fill a few megabytes.
@@ -68,7 +69,7 @@ enum Output {
 
 pub fn run(args: &Args) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let mut top = runtime.block_on(ask(args))?;
+    let mut top = while_running("querying provisioner and disruption", || runtime.block_on(ask(args)))?;
     top.order(args.by);
     let mut out = io::BufWriter::new(io::stdout().lock());
     match args.output {
@@ -83,18 +84,21 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 async fn ask(args: &Args) -> Result<Top> {
-    let connection = &args.connection;
-    let transport = connection.open(Service::Provisioner, args.grpc_provisioner.as_deref()).await?;
-    let mut client = ProvisionerClient::new(transport).max_decoding_message_size(LARGEST_ANSWER);
-    let request = GetSnapshotRequest { with_nodes: true, with_pending: false };
-    let snapshot = client.get_snapshot(request).await.map_err(|status| explain(&status))?.into_inner();
     let pool = args.nodepool.clone().unwrap_or_default();
-    let mut top = Top::new(&snapshot, &pool)?;
-    match candidates(args, pool).await {
+    let (snapshot, candidates) = tokio::join!(snapshot(args), candidates(args, pool.clone()));
+    let mut top = Top::new(&snapshot?, &pool)?;
+    match candidates {
         Ok(candidates) => top.add_candidates(&candidates),
         Err(error) => top.without_disruption(&error),
     }
     Ok(top)
+}
+
+async fn snapshot(args: &Args) -> Result<GetSnapshotResponse> {
+    let transport = args.connection.open(Service::Provisioner, args.grpc_provisioner.as_deref()).await?;
+    let mut client = ProvisionerClient::new(transport).max_decoding_message_size(LARGEST_ANSWER);
+    let request = GetSnapshotRequest { with_nodes: true, with_pending: false };
+    Ok(client.get_snapshot(request).await.map_err(|status| explain(&status))?.into_inner())
 }
 
 async fn candidates(args: &Args, node_pool: String) -> Result<Vec<proto::disruption::v1::Candidate>> {

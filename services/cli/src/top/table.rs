@@ -37,7 +37,7 @@ fn summary(out: &mut dyn Write, top: &Top) -> io::Result<()> {
     match &top.savings_unknown {
         Some(why) => writeln!(out, "\nwhat could be saved is not known: {why}"),
         None if total.savings.is_zero() => {
-            writeln!(out, "\nnothing to save was found at disruption's last look")
+            writeln!(out, "\ndisruption found no savings in its last evaluation")
         }
         None => writeln!(
             out,

@@ -1,32 +1,24 @@
 //! Carrying commands out, one step of [`policy::command::next_step`] at a time.
 //!
-//! Every step may be done twice, because a process may die after any of them; whoever leads next finds the step in the
-//! objects.
+//! Every step may be done twice, because a process may die after any of them; the next leader finds the step in the objects.
+//! `progress` has the steps forward, `rollback` those back; here is what they have in common: the command as the objects show
+//! it, and what becomes of its writes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use policy::Reason;
-use policy::candidate::{self, Resident};
-use policy::command::{self, Invalid, Replacement, Step, Timing, View, Waiting, Why, next_step};
-use proto::provisioner::v1 as pb;
-use proto::types::v1 as types;
-use tonic::Status;
-use tracing::{Instrument as _, info, warn};
+use policy::command::{self, Replacement, Step, Timing, View, Waiting, next_step};
+use tracing::{info, warn};
 
-use super::{Actor, Done, Live, REMEMBERED, plus};
-use crate::candidates;
-use crate::command::{Command, Looked, Member, Stage};
-use crate::metrics::{Cause, Decided, DecidedFor, Disrupted};
-use crate::search;
-use crate::take;
-use crate::world::{Fact, applied};
-use crate::writes::{Error, Target};
+use super::{Actor, REMEMBERED, plus};
+use crate::command::{Command, Stage};
+use crate::metrics::{Decided, DecidedFor, Outcome};
+use crate::world::Fact;
+use crate::writes::Error;
 
-const RETRY: SignedDuration = SignedDuration::from_secs(1);
-/// How old the last reading of the pods may be when claims are deleted.
-const FRESH: SignedDuration = SignedDuration::from_secs(2);
+/// How old the last reading of a node's pods may be when its claim is deleted.
+pub(super) const FRESH: SignedDuration = SignedDuration::from_secs(5);
 
 impl Actor {
     pub(super) fn carry_on(&mut self, now: Timestamp) {
@@ -58,26 +50,34 @@ impl Actor {
         if command.open > 0 || command.hold.is_some_and(|hold| now < hold) {
             return;
         }
+        if let Some(command) = self.commands.get_mut(id) {
+            command.hold = None;
+        }
+        let Some(command) = self.commands.get(id) else { return };
         if command.stage == Stage::Proposed
             && command.memory.giving_up.is_none()
             && command.wake.is_some_and(|wake| now < wake)
         {
             return;
         }
-        self.notice_taints(id, now);
+        self.notice(id, now);
         let step = next_step(&self.view(id), &self.timing(), now);
         match step {
             Step::Wait { until, what } => self.waits(id, until, what, now),
             Step::Validate => self.check(id, now),
             Step::Take(claims) => self.take(id, &claims, now),
-            Step::Look => self.read_pods(id, now),
+            Step::Look(claims) => self.read_pods(id, &claims, now),
             Step::Replace => self.order(id, now),
+            Step::Mark(claims) => self.mark_members(id, &claims, now),
             Step::Delete(claims) => self.remove(id, &claims, now),
-            Step::Drop(claims) => self.drop_unused(id, &claims, now),
+            Step::Drop { claims, why } => self.drop_unused(id, &claims, &why, now),
             Step::Undo { claims, why } => self.undo(id, &claims, &why, now),
             Step::Done => {
+                self.open_account(id, now);
                 if let Some(command) = self.commands.get_mut(id) {
                     command.enter(Stage::Done, "", now);
+                    let used = u64::try_from(command.ordered.len()).unwrap_or(u64::MAX);
+                    self.metrics.replacements.get_or_create(&Outcome { outcome: "used" }).inc_by(used);
                     info!(command = command.text(), "nodeclaims deleted; termination drains them");
                 }
                 self.dirty = true;
@@ -126,36 +126,34 @@ impl Actor {
                 }),
             });
         }
-        // Ordered, and the watch has not told yet, or not any more.
+        // Ordered, and the watch has not shown it yet, or not any more.
         for claim in command.ordered.keys() {
             if !replacements.iter().any(|known| known.claim == *claim) {
-                let leaving = self.seen_claims.contains(claim);
+                let leaving = command.shown.contains(claim) || command.deleted.contains(claim);
                 replacements.push(Replacement {
                     claim: Arc::clone(claim),
                     leaving,
                     initialized: None,
-                    used: true,
+                    used: false,
                 });
             }
         }
-        let ordered = replacements.len() >= command.needs;
         let members = command.members().iter().filter_map(|member| {
             let claim = self.world.claim(&member.claim).filter(|claim| claim.uid == member.claim_uid)?;
-            let node = self.world.node_of(claim);
+            let node = self.world.node_of(claim).filter(|node| node.uid == member.node_uid);
             let found = command.found.get(&member.claim);
-            let noted = claim.note.as_ref().is_some_and(|note| *note.id == **id);
-            let tainted = node.is_some_and(|node| node.tainted);
             Some(command::Member {
                 node: Arc::clone(&member.node),
                 claim: Arc::clone(&member.claim),
                 leaving: claim.deleting
                     || node.is_some_and(|node| node.deleting)
                     || command.deleted.contains(&member.claim),
-                noted,
-                tainted,
-                // A claim says that it goes only when its replacements are there: earlier, the provisioner would make
-                // nodes for the same pods.
-                marked: claim.disruption_reason().is_some() || (noted && tainted && !ordered),
+                noted: claim.note.as_ref().is_some_and(|note| *note.id == **id),
+                tainted: node.is_some_and(|node| node.tainted),
+                marked: claim.disruption_reason().is_some(),
+                lost: node.is_none(),
+                refused: command.refusal(&member.claim),
+                looked: found.map(|found| found.at),
                 obstacle: found.and_then(|found| found.obstacle.clone()),
                 newcomers: found.map(|found| found.newcomers.clone()).unwrap_or_default(),
             })
@@ -167,25 +165,27 @@ impl Actor {
             proposed: command.proposed,
             members: members.collect(),
             replacements,
-            looked: command.looked,
             memory: command.memory.clone(),
         }
     }
 
-    fn notice_taints(&mut self, id: &Arc<str>, now: Timestamp) {
-        for name in self.commands[id].ordered.keys().cloned().collect::<Vec<_>>() {
-            if self.world.claim(&name).is_some() {
-                self.seen_claims.insert(name);
-            }
+    /// Remembers, by this process's clock, since when all members are tainted, and since when everything is ready.
+    fn notice(&mut self, id: &Arc<str>, now: Timestamp) {
+        let view = self.view(id);
+        let known: Vec<Arc<str>> = self.commands[id].ordered.keys().cloned().collect();
+        let known: Vec<Arc<str>> =
+            known.into_iter().filter(|name| self.world.claim(name).is_some()).collect();
+        let Some(command) = self.commands.get_mut(id) else { return };
+        command.shown.extend(known);
+        let memory = &mut command.memory;
+        let tainted = |member: &command::Member| member.leaving || member.lost || member.tainted;
+        if memory.tainted.is_none() && view.members.iter().all(tainted) {
+            memory.tainted = Some(now);
         }
-        let command = &self.commands[id];
-        let tainted = command.memory.tainted.is_none()
-            && command.members().iter().all(|member| {
-                let node = self.world.claim(&member.claim).and_then(|claim| self.world.node_of(claim));
-                node.is_none_or(|node| node.tainted)
-            });
-        if tainted && let Some(command) = self.commands.get_mut(id) {
-            command.memory.tainted = Some(now);
+        let initialized = view.replacements.iter().filter(|made| made.initialized.is_some()).count();
+        let marked = view.members.iter().all(|member| member.leaving || member.marked);
+        if memory.ready.is_none() && marked && initialized >= view.needs {
+            (memory.ready, memory.stale_reads) = (Some(now), 0);
         }
     }
 
@@ -194,7 +194,7 @@ impl Actor {
         let stage = match what {
             Waiting::SecondLook => Stage::Proposed,
             Waiting::Scheduler => Stage::Settling,
-            Waiting::Replacements => Stage::Waiting,
+            Waiting::Replacements | Waiting::DisruptionBudget => Stage::Waiting,
         };
         let changed = command.stage != stage;
         command.enter(stage, what.words(), now);
@@ -213,33 +213,6 @@ impl Actor {
         }
     }
 
-    /// Notes, taints, and, when the replacements are there, the reason. From here on the command is in the objects.
-    fn take(&mut self, id: &Arc<str>, claims: &[Arc<str>], now: Timestamp) {
-        let ordered = self.view(id).replacements.len() >= self.commands[id].needs;
-        let Some(command) = self.commands.get_mut(id) else { return };
-        if command.stage == Stage::Proposed {
-            let due = plus(command.proposed, wait_of(command, self.options.validation_wait));
-            self.metrics.taint_delay.observe(now.duration_since(due).as_secs_f64().max(0.0));
-            info!(command = command.text(), "disrupting nodes");
-            self.metrics.decided(command);
-        }
-        command.enter(Stage::Taking, "tainting its nodes", now);
-        let note: Arc<str> = command.note().write().into();
-        let reason = ordered.then(|| command.reason());
-        let members: Vec<Member> = claims.iter().filter_map(|claim| command.member(claim)).cloned().collect();
-        command.open = members.len();
-        let span = command.span.clone();
-        for member in members {
-            let (writes, id, note) = (self.writes.clone(), Arc::clone(id), Arc::clone(&note));
-            let write = async move {
-                let result = take::on(&writes, &member, &note, reason, now).await;
-                Done::Wrote { id, claim: Arc::clone(&member.claim), result }
-            };
-            self.tasks.spawn(write.instrument(span.clone()));
-        }
-        self.changed();
-    }
-
     pub(super) fn wrote(
         &mut self,
         id: &Arc<str>,
@@ -254,283 +227,36 @@ impl Actor {
                 }
                 None
             }
-            // Somebody else removed it: one less to do.
-            Err(Error::Gone) => None,
             Err(error) => Some(error),
         };
         let Some(command) = self.commands.get_mut(id) else { return };
         command.open = command.open.saturating_sub(1);
+        // A part of an Emptiness command that stays, while the others go on.
+        let releasing = command.stage == Stage::RollingBack
+            && command.method().may_shrink()
+            && command.memory.giving_up.is_none();
         match failed {
             Some(error) => {
-                warn!(command = %id, nodeclaim = %claim, %error, stage = ?command.stage, "write failed; trying again");
+                let pause = command.failed(claim, &error);
+                warn!(command = %id, nodeclaim = %claim, %error, stage = ?command.stage, retry_in = %pause, "write failed");
                 command.deleted.remove(claim);
-                command.hold = Some(plus(now, RETRY));
-            }
-            None if command.stage == Stage::Removing => self.removed(id, claim, now),
-            None if command.stage == Stage::RollingBack && command.method().may_shrink() => {
-                // It stays, and the others go on without it.
-                if let Some(command) = self.commands.get_mut(id)
-                    && command.memory.giving_up.is_none()
-                {
-                    command.proposal.members.retain(|member| member.claim != *claim);
+                command.hold = command.hold.max(Some(plus(now, pause)));
+                if releasing && command.refusal(claim).is_some() {
+                    // What is left on it is found by its note once this command has ended.
+                    command.release(claim);
                 }
             }
-            None => {}
-        }
-    }
-
-    fn order(&mut self, id: &Arc<str>, now: Timestamp) {
-        let Some(command) = self.commands.get_mut(id) else { return };
-        command.enter(Stage::Ordering, "ordering replacements", now);
-        command.open = 1;
-        let object = |member: &Member| types::ObjectRef {
-            name: member.claim.to_string(),
-            uid: member.claim_uid.to_string(),
-        };
-        let request = pb::CreateReplacementsRequest {
-            command_id: command.id.to_string(),
-            replaces: command.members().iter().map(object).collect(),
-            nodes: command.proposal.planned.clone(),
-            reason: command.reason().as_str().to_owned(),
-        };
-        let (probes, id, span) = (self.probes.clone(), Arc::clone(id), command.span.clone());
-        let order = async move {
-            let result = probes.replace(request).await;
-            Done::Ordered { id, result }
-        };
-        self.tasks.spawn(order.instrument(span));
-        self.changed();
-    }
-
-    pub(super) fn ordered(
-        &mut self,
-        id: &Arc<str>,
-        result: Result<Vec<types::ObjectRef>, Status>,
-        now: Timestamp,
-    ) {
-        let Some(command) = self.commands.get_mut(id) else { return };
-        command.open = 0;
-        match result {
-            Ok(made) => {
-                command.ordered = made.into_iter().map(|made| (made.name.into(), made.uid.into())).collect();
-            }
-            Err(status) if search::is_about_a_node(&status) => {
-                let refused =
-                    Invalid::Scheduling(format!("its replacements were refused: {}", status.message()));
-                command.memory.giving_up = Some(Why::Invalid(refused));
-            }
-            Err(status) => {
-                warn!(command = %id, error = status.message(), "replacements not ordered; again soon");
-                command.hold = Some(plus(now, RETRY));
-            }
-        }
-    }
-
-    /// The last look, at what the API server has and not at what a watch last heard.
-    fn read_pods(&mut self, id: &Arc<str>, now: Timestamp) {
-        let Some(command) = self.commands.get_mut(id) else { return };
-        if command.stage != Stage::Waiting {
-            command.enter(Stage::Settling, "reading its pods once more", now);
-        }
-        command.open = 1;
-        let members: Vec<Member> = command.members().to_vec();
-        let (writes, id, span) = (self.writes.clone(), Arc::clone(id), command.span.clone());
-        let read = async move {
-            let reads = members.into_iter().map(|member| {
-                let writes = writes.clone();
-                async move { (Arc::clone(&member.claim), writes.pods_on(&member.node).await) }
-            });
-            Done::Read { id, at: now, pods: futures::future::join_all(reads).await }
-        };
-        self.tasks.spawn(read.instrument(span));
-    }
-
-    pub(super) fn read(&mut self, id: &Arc<str>, at: Timestamp, pods: Vec<Live>, now: Timestamp) {
-        let pdbs = self.world.pdbs();
-        let mut found = Vec::new();
-        for (claim, pods) in pods {
-            let pods = match pods {
-                Ok(pods) => pods,
-                Err(error) => {
-                    warn!(command = %id, nodeclaim = %claim, %error, "pods not read; again soon");
-                    let Some(command) = self.commands.get_mut(id) else { return };
-                    command.open = 0;
-                    command.hold = Some(plus(now, RETRY));
-                    return;
+            None => {
+                command.failures.remove(claim);
+                if command.stage == Stage::Removing {
+                    self.removed(id, claim, now);
+                } else if releasing {
+                    command.release(claim);
+                } else if command.stage == Stage::RollingBack && command.member(claim).is_none() {
+                    self.metrics.replacements.get_or_create(&Outcome { outcome: "dropped" }).inc();
                 }
-            };
-            let pods: Vec<Arc<Resident>> = pods.iter().filter_map(|pod| self.world.read_pod(pod)).collect();
-            let Some(command) = self.commands.get(id) else { return };
-            let Some(member) = command.member(&claim) else { continue };
-            let Some(node) = self.world.node(&member.node) else { continue };
-            let mut subject =
-                candidates::subject(&self.world, node, self.seen.get(&node.name), None, None, now);
-            subject.pods = pods;
-            let obstacle = candidate::still_free(&subject, command.method(), &pdbs, now).err();
-            let known =
-                |pod: &&Arc<Resident>| member.pods.as_ref().is_none_or(|known| known.contains(&pod.pod.uid));
-            let moving = subject.pods.iter().filter(|pod| pod.is_reschedulable() && pod.eviction_cost > 0);
-            let newcomers = moving.filter(|pod| !known(pod)).map(|pod| pod.pod.key()).collect();
-            found.push((claim, Looked { obstacle, newcomers }));
-        }
-        let Some(command) = self.commands.get_mut(id) else { return };
-        command.open = 0;
-        command.looked = Some(at);
-        command.found = found.into_iter().collect();
-    }
-
-    /// The step that cannot be taken back.
-    fn remove(&mut self, id: &Arc<str>, claims: &[Arc<str>], now: Timestamp) {
-        let Some(command) = self.commands.get_mut(id) else { return };
-        command.enter(Stage::Removing, "", now);
-        let members: Vec<Member> = claims.iter().filter_map(|claim| command.member(claim)).cloned().collect();
-        command.open = members.len();
-        let span = command.span.clone();
-        for member in members {
-            let (writes, id) = (self.writes.clone(), Arc::clone(id));
-            let delete = async move {
-                let target = Target { name: &member.claim, uid: &member.claim_uid };
-                let result = writes.delete_claim_of(target, &id).await;
-                let facts = result.map(|object| object.map(applied).into_iter().collect());
-                Done::Wrote { id, claim: member.claim, result: facts }
-            };
-            self.tasks.spawn(delete.instrument(span.clone()));
-        }
-        self.changed();
-    }
-
-    fn removed(&mut self, id: &Arc<str>, claim: &Arc<str>, now: Timestamp) {
-        let Some(command) = self.commands.get_mut(id) else { return };
-        command.deleted.insert(Arc::clone(claim));
-        let Some(member) = command.member(claim).cloned() else { return };
-        let reason = command.reason();
-        let (node, object) = (self.world.node(&member.node), self.world.claim(claim));
-        self.events.terminating((node.map(|n| &**n), object.map(|c| &**c)), reason.as_str());
-        let labels = Disrupted {
-            reason: reason.label(),
-            nodepool: member.pool.to_string(),
-            capacity_type: member.capacity_type.to_string(),
-        };
-        self.metrics.disrupted.get_or_create(&labels).inc();
-        if command.needs > 0 {
-            self.resting.succeeded(&member.pool);
-        }
-        if command.reason() == Reason::Underutilized {
-            self.consolidated.insert(Arc::clone(&member.pool), now);
-        }
-    }
-
-    /// Says once that a command is taken back, and why.
-    fn given_up(&mut self, id: &Arc<str>, why: &Why, now: Timestamp) {
-        let Some(command) = self.commands.get_mut(id) else { return };
-        if command.stage == Stage::RollingBack {
-            return;
-        }
-        let begun = command.stage != Stage::Proposed;
-        command.memory.giving_up.get_or_insert_with(|| why.clone());
-        let command = &self.commands[id];
-        for member in command.members() {
-            let (node, claim) = (self.world.node(&member.node), self.world.claim(&member.claim));
-            let about = (node.map(|n| &**n), claim.map(|c| &**c));
-            let text = command::member_text(&member.node, command.members().len(), command.needs);
-            match why {
-                Why::Invalid(invalid) if !begun => {
-                    let words = format!("{} ({})", invalid, invalid.category());
-                    self.events.rejected(about, &text, &words);
-                }
-                _ => self.events.rolled_back(about, &text, &why.to_string()),
             }
         }
-        if !begun {
-            info!(command = command.text(), %why, "did not hold at the second look");
-            return;
-        }
-        warn!(command = command.text(), %why, "taken back");
-        self.metrics.rolled_back.get_or_create(&Cause { cause: why.rule() }).inc();
-        let ready = |name: &Arc<str>| self.world.claim(name).is_some_and(|claim| claim.is_initialized());
-        let unready = command.ordered.keys().filter(|name| !ready(name)).count();
-        if unready > 0 {
-            let labels = decided(command);
-            self.metrics.queue_failures.get_or_create(&labels).inc_by(unready as u64);
-        }
-        // A pool whose new nodes do not come up must not have its old ones tried one after the other.
-        if why.is_failure() {
-            let pools: BTreeSet<Arc<str>> =
-                command.members().iter().map(|member| Arc::clone(&member.pool)).collect();
-            for pool in pools {
-                let jitter = self.random();
-                let until = self.resting.failed(&pool, jitter, now);
-                info!(nodepool = %pool, %until, failures = self.resting.failures(&pool), "rests before new nodes are tried again");
-            }
-        }
-    }
-
-    fn drop_unused(&mut self, id: &Arc<str>, claims: &[Arc<str>], now: Timestamp) {
-        let why = self
-            .commands
-            .get(id)
-            .and_then(|command| command.memory.giving_up.clone())
-            .unwrap_or(Why::Abandoned);
-        self.given_up(id, &why, now);
-        let targets: Vec<(Arc<str>, Arc<str>)> = claims
-            .iter()
-            .filter_map(|name| Some((Arc::clone(name), Arc::clone(&self.world.claim(name)?.uid))))
-            .collect();
-        let Some(command) = self.commands.get_mut(id) else { return };
-        command.enter(Stage::RollingBack, why.to_string(), now);
-        command.open = targets.len();
-        command.deleted.extend(claims.iter().cloned());
-        let members: Arc<[Member]> = command.members().into();
-        for (name, uid) in targets {
-            let (writes, id, members) = (self.writes.clone(), Arc::clone(id), Arc::clone(&members));
-            let delete = async move {
-                let result = async {
-                    let mut facts = Vec::new();
-                    for member in &*members {
-                        match take::unmark(&writes, member, now).await {
-                            Ok(fact) => facts.push(fact),
-                            Err(Error::Gone) => {}
-                            Err(error) => return Err(error),
-                        }
-                    }
-                    let dropped = writes.delete_claim(Target { name: &name, uid: &uid }).await?;
-                    facts.extend(dropped.map(applied));
-                    Ok(facts)
-                };
-                let result = result.await;
-                Done::Wrote { id, claim: name, result }
-            };
-            self.tasks.spawn(delete.instrument(command.span.clone()));
-        }
-        self.changed();
-    }
-
-    fn undo(&mut self, id: &Arc<str>, claims: &[Arc<str>], why: &Why, now: Timestamp) {
-        let Some(command) = self.commands.get(id) else { return };
-        let partly = command.method().may_shrink() && claims.len() < command.members().len();
-        if partly && command.memory.giving_up.is_none() {
-            info!(command = %id, %why, nodes = claims.len(), "some of its nodes stay");
-            for member in claims.iter().filter_map(|claim| command.member(claim)) {
-                let (node, claim) = (self.world.node(&member.node), self.world.claim(&member.claim));
-                let text = command::member_text(&member.node, 1, 0);
-                self.events.rolled_back((node.map(|n| &**n), claim.map(|c| &**c)), &text, &why.to_string());
-            }
-        } else {
-            self.given_up(id, why, now);
-        }
-        let Some(command) = self.commands.get_mut(id) else { return };
-        command.enter(Stage::RollingBack, why.to_string(), now);
-        let members: Vec<Member> = claims.iter().filter_map(|claim| command.member(claim)).cloned().collect();
-        command.open = members.len();
-        for member in members {
-            let (writes, id) = (self.writes.clone(), Arc::clone(id));
-            let write = async move {
-                let result = take::off(&writes, &member, now).await;
-                Done::Wrote { id, claim: member.claim, result }
-            };
-            self.tasks.spawn(write.instrument(command.span.clone()));
-        }
-        self.changed();
     }
 }
 
@@ -539,7 +265,7 @@ pub(super) fn wait_of(command: &Command, wait: SignedDuration) -> SignedDuration
     if command.method().validation_seconds() > 0 { wait } else { SignedDuration::ZERO }
 }
 
-fn decided(command: &Command) -> Decided {
+pub(super) fn decided(command: &Command) -> Decided {
     Decided {
         decision: command.decision(),
         reason: command.reason().label(),
@@ -549,7 +275,7 @@ fn decided(command: &Command) -> Decided {
 
 impl crate::metrics::Metrics {
     /// Counts a decision that is carried out.
-    fn decided(&self, command: &Command) {
+    pub(super) fn decided(&self, command: &Command) {
         let Decided { decision, reason, consolidation_type } = decided(command);
         self.decisions.get_or_create(&Decided { decision, reason, consolidation_type }).inc();
         let pools: BTreeSet<&Arc<str>> = command.members().iter().map(|member| &member.pool).collect();

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use consolidation::search::{Purpose, Question};
 use jiff::{SignedDuration, Timestamp};
 use policy::Method;
 use policy::candidate;
@@ -16,13 +17,17 @@ use super::{Actor, Done, plus};
 use crate::candidates;
 use crate::command::{Command, Member};
 use crate::metrics::Type;
-use crate::probe::{Removal, Told};
-use crate::search;
+use crate::probe::Told;
+use crate::simulation;
 
 const RETRY: SignedDuration = SignedDuration::from_secs(1);
+/// Until the answer to another command's question may be there.
+const ASK_SOON: SignedDuration = SignedDuration::from_millis(100);
 
 /// What others were asked.
 pub(super) struct Checked {
+    /// When the provisioner was asked.
+    began: Timestamp,
     told: Told,
     /// The removal simulated again; `None` where nothing moves.
     answer: Option<pb::SimulateResponse>,
@@ -35,9 +40,25 @@ impl Actor {
         }
         let Some(command) = self.commands.get(id) else { return };
         let removal = (command.method() != Method::Emptiness).then(|| self.removal(command));
+        if removal.is_none() {
+            // One answer serves all commands for empty nodes whose wait was over when it was asked for.
+            let due = plus(command.proposed, self.options.validation_wait);
+            let asked = self.commands.values().any(|other| other.validating);
+            let Some(command) = self.commands.get_mut(id) else { return };
+            if self.seen_at >= due {
+                command.memory.validated = true;
+                return;
+            }
+            if asked {
+                command.hold = Some(plus(now, ASK_SOON));
+                return;
+            }
+        }
+        let Some(command) = self.commands.get(id) else { return };
         let (probes, span) = (self.probes.clone(), command.span.clone());
         if let Some(command) = self.commands.get_mut(id) {
             command.open = 1;
+            command.validating = true;
             command.wake = None;
             command.detail = "being looked at again".to_owned();
         }
@@ -49,7 +70,7 @@ impl Actor {
                     Some(removal) => Some(probes.ask(removal).await?),
                     None => None,
                 };
-                Ok(Checked { told, answer })
+                Ok(Checked { began: now, told, answer })
             };
             let result = result.await;
             Done::Checked { id, result }
@@ -58,7 +79,7 @@ impl Actor {
     }
 
     /// With the nodes of earlier proposals gone: those go first, and leave no room.
-    fn removal(&self, command: &Command) -> Removal {
+    fn removal(&self, command: &Command) -> Question {
         let earlier = self.commands.values().filter(|other| {
             other.memory.tainted.is_none()
                 && other.id != command.id
@@ -71,9 +92,9 @@ impl Actor {
         let members = command.members().iter().chain(earlier);
         let price =
             |member: &Member| self.seen.get(&member.node).and_then(|seen| seen.price).unwrap_or_default();
-        Removal {
-            nodes: members.map(|member| Arc::clone(&member.node)).collect(),
-            purpose: pb::SimulationPurpose::Consolidation,
+        Question {
+            remove: members.map(|member| Arc::clone(&member.node)).collect(),
+            purpose: Purpose::Consolidation,
             below: command.members().iter().map(price).sum(),
         }
     }
@@ -81,11 +102,12 @@ impl Actor {
     pub(super) fn checked(&mut self, id: &Arc<str>, result: Result<Checked, Status>, now: Timestamp) {
         let Some(command) = self.commands.get_mut(id) else { return };
         command.open = 0;
+        command.validating = false;
         let checked = match result {
             Ok(checked) => checked,
             // About one of an earlier proposal: it went between our view and the provisioner's.
             Err(status)
-                if search::is_about_a_node(&status)
+                if simulation::is_about_a_node(&status)
                     && command.members().iter().any(|own| status.message().contains(&*own.node)) =>
             {
                 let why = Invalid::Unanswered(status.message().to_owned());
@@ -98,7 +120,7 @@ impl Actor {
                 return;
             }
         };
-        self.hear(checked.told);
+        self.hear(checked.told, checked.began);
         if !self.narrow(id, now) {
             return;
         }
@@ -142,6 +164,9 @@ impl Actor {
             let pair = self.world.node(&member.node).zip(self.world.claim(&member.claim));
             let invalid = match pair.filter(|(_, claim)| claim.uid == member.claim_uid) {
                 None => Some(churn(None)),
+                Some(_) if self.paused(&member.pool, now).is_some() => {
+                    Some(churn(self.paused(&member.pool, now)))
+                }
                 Some((node, _)) => {
                     let subject =
                         candidates::subject(&self.world, node, self.seen.get(&node.name), None, None, now);
@@ -181,7 +206,7 @@ impl Actor {
 
 /// Whether the second simulation agrees with the first.
 fn as_planned(command: &Command, answer: &pb::SimulateResponse) -> Result<(), Invalid> {
-    let outcome = search::outcome(answer);
+    let outcome = simulation::outcome(answer);
     if !outcome.left_over.is_empty() {
         return Err(Invalid::Scheduling(Refusal::LeftOver(outcome.left_over).to_string()));
     }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use consolidation::search::{self, Entry, Methods, Situation};
 use jiff::Timestamp;
 use model::do_not_disrupt::DoNotDisrupt;
 use model::quantity::Quantity;
@@ -10,20 +11,20 @@ use policy::budget::{self, Budgets, CountedNode, Counts, State};
 use policy::candidate::{self, Blocked, EventReason, Pdbs};
 use policy::churn;
 use policy::command::Memory;
-use policy::consolidation::{self, COST_UNIT, PoolTotals, Score};
+use policy::consolidation::{COST_UNIT, PoolTotals, Score, pool_totals};
 use policy::drain::pod::Owner;
 use policy::drift::FixedPool;
 use policy::{Method, Reason};
 use tonic::Status;
 use tracing::{Instrument as _, debug, info, warn};
 
-use super::{Actor, Basis, Done, Probed, plus};
+use super::{Actor, Done, Pass, Probed, plus};
 use crate::candidates;
 use crate::command::{Command, Member, Proposal, Stage};
 use crate::metrics::Reason as ReasonLabel;
 use crate::metrics::{Evaluation, Move, PoolReason};
 use crate::probe::Told;
-use crate::search::{self, Entry, Found, Methods, Situation};
+use crate::simulation::{self, planned_nodes};
 use crate::world::{Claim, NodeState};
 
 const TELL_AGAIN: jiff::SignedDuration = jiff::SignedDuration::from_mins(15);
@@ -36,10 +37,6 @@ pub(crate) type PoolBudgets = BTreeMap<Arc<str>, BTreeMap<Reason, State>>;
 
 impl Actor {
     pub(super) fn look(&mut self, now: Timestamp) {
-        // One after the other: a search must see what the last decision does to the cluster.
-        if self.commands.values().any(Command::is_unsettled) {
-            return;
-        }
         self.dirty = false;
         self.next_look = plus(now, self.options.look_interval);
         self.mark_pools(now);
@@ -59,7 +56,7 @@ impl Actor {
     /// Prices and promises are known: the search may begin.
     pub(super) fn seen(&mut self, result: Result<Told, Status>, began: Timestamp, now: Timestamp) {
         match result {
-            Ok(told) => self.hear(told),
+            Ok(told) => self.hear(told, began),
             Err(status) => return self.looked(Err(status), began, now),
         }
         if self.term.is_none() {
@@ -68,23 +65,26 @@ impl Actor {
         }
         let budgets = self.budgets(now);
         self.show_budgets(&budgets);
-        let situation = self.situation(&budgets, now);
+        let (situation, members) = self.situation(&budgets, now);
         self.show_eligible(&situation);
         if situation.entries.is_empty() {
             self.looking = false;
+            self.metrics.passes.completed(now);
             return;
         }
         let probes = self.probes.clone();
         let span = tracing::info_span!(parent: None, "look for nodes to remove", candidates = situation.entries.len());
         let search = async move {
-            let result = search::look(situation, probes).await;
+            let found = simulation::search(&situation, &probes).await;
+            let result = found.map(|found| Pass { found, members });
             Done::Looked { result, began }
         };
         self.tasks.spawn(search.instrument(span));
     }
 
     /// What only the provisioner knows. Drift may turn on a placement group that was made anew under its old name.
-    pub(super) fn hear(&mut self, told: Told) {
+    pub(super) fn hear(&mut self, told: Told, asked: Timestamp) {
+        self.seen_at = self.seen_at.max(asked);
         self.seen = told.nodes;
         self.catalogue = told.catalogue;
         let before = std::mem::replace(&mut self.groups, told.groups);
@@ -110,7 +110,7 @@ impl Actor {
             });
         }
         let states = self.world.pools().map(|(name, pool)| {
-            let budgets = Budgets::read(&candidates::budget_specs(pool));
+            let budgets = Budgets::read(&consolidation::budget_specs(pool));
             let counts = counts.get(name).copied().unwrap_or_default();
             let states =
                 Reason::ALL.into_iter().map(|reason| (reason, budgets.state(reason, counts, now))).collect();
@@ -157,15 +157,38 @@ impl Actor {
         self.commands.values().flat_map(|command| command.members())
     }
 
-    pub(super) fn situation(&mut self, budgets: &PoolBudgets, now: Timestamp) -> Situation {
+    pub(super) fn situation(
+        &mut self,
+        budgets: &PoolBudgets,
+        now: Timestamp,
+    ) -> (Situation, BTreeMap<Arc<str>, (Member, u64)>) {
         let taken: BTreeSet<Arc<str>> = self.members().map(|member| Arc::clone(&member.node)).collect();
         let pdbs = self.world.pdbs();
-        let nodes: Vec<Arc<NodeState>> =
-            self.world.nodes().filter(|node| !taken.contains(&node.name)).cloned().collect();
-        let mut entries: Vec<Entry> = nodes.iter().filter_map(|node| self.entry(node, &pdbs, now)).collect();
-        entries.sort_by(|a, b| a.member.node.cmp(&b.member.node));
-        let proposals = || self.commands.values().filter(|command| command.stage == Stage::Proposed);
-        Situation {
+        // A search must see what the last decision does to a pool before it decides about that pool again.
+        let unsettled: BTreeSet<Arc<str>> = self
+            .commands
+            .values()
+            .filter(|command| command.is_unsettled(now))
+            .flat_map(|command| command.members())
+            .map(|member| Arc::clone(&member.pool))
+            .collect();
+        let settled = |node: &&Arc<NodeState>| {
+            !taken.contains(&node.name) && node.pool.as_ref().is_none_or(|pool| !unsettled.contains(pool))
+        };
+        let nodes: Vec<Arc<NodeState>> = self.world.nodes().filter(settled).cloned().collect();
+        let (mut entries, mut members) = (Vec::new(), BTreeMap::new());
+        for (entry, member) in nodes.iter().filter_map(|node| self.entry(node, &pdbs, now)) {
+            members.insert(Arc::clone(&member.node), (member, entry.basis));
+            entries.push(entry);
+        }
+        entries.sort_by(|a, b| a.candidate.node.cmp(&b.candidate.node));
+        // What commands do that no simulation sees yet.
+        let unseen = || {
+            self.commands
+                .values()
+                .filter(|command| command.stage == Stage::Proposed || command.is_unsettled(now))
+        };
+        let situation = Situation {
             entries,
             allowances: Reason::ALL
                 .into_iter()
@@ -175,13 +198,15 @@ impl Actor {
                     (reason, budget::allowance(states))
                 })
                 .collect(),
-            outstanding: proposals()
+            outstanding: unseen()
+                .filter(|command| command.needs == 0)
                 .flat_map(|command| command.members())
+                .filter(|member| self.world.claim(&member.claim).is_some_and(|claim| !claim.deleting))
                 .map(|member| Arc::clone(&member.node))
                 .collect(),
-            outstanding_replacements: proposals().any(|command| command.needs > 0),
+            outstanding_replacements: unseen().any(|command| command.needs > 0),
             fixed_pools: self.fixed_pools(),
-            resting: self
+            backing_off: self
                 .world
                 .pools()
                 .filter(|(pool, _)| self.resting.resting_until(pool, now).is_some())
@@ -192,17 +217,21 @@ impl Actor {
             churn: self
                 .world
                 .pools()
-                .map(|(pool, object)| (Arc::clone(pool), candidates::churn_of(object)))
+                .map(|(pool, object)| (Arc::clone(pool), consolidation::churn_settings(object)))
                 .collect(),
             fruitless: self.fruitless,
             spot_to_spot: self.options.spot_to_spot,
-        }
+        };
+        (situation, members)
     }
 
     /// The node as a search sees it; `None` when no method may take it. Tells whom it concerns what holds it.
-    fn entry(&mut self, node: &Arc<NodeState>, pdbs: &Pdbs, now: Timestamp) -> Option<Entry> {
+    fn entry(&mut self, node: &Arc<NodeState>, pdbs: &Pdbs, now: Timestamp) -> Option<(Entry, Member)> {
         let claim = Arc::clone(self.world.claim_of(node)?);
-        if self.awaits_pods_of(&claim).is_some() {
+        if self.awaits_pods_of(&claim).is_some()
+            || self.node_backoff.resting_until(&node.name, now).is_some()
+            || self.paused(&claim.pool, now).is_some()
+        {
             return None;
         }
         let seen = self.seen.get(&node.name);
@@ -214,6 +243,7 @@ impl Actor {
         match candidate::eligible(&subject, quiet, pdbs, now) {
             Ok(()) if quiet == Method::Emptiness => methods.emptiness = true,
             Ok(()) if self.resting.resting_until(&claim.pool, now).is_some() => {}
+            Ok(()) if self.unrealised_until(&claim.pool, now).is_some() => {}
             Ok(()) => methods.consolidation = self.cooling_until(&claim.pool, now).is_none(),
             Err(blocked) => self.tell(node, &claim, &blocked, now),
         }
@@ -221,33 +251,31 @@ impl Actor {
             methods.drift = candidate::eligible(&subject, Method::Drift, pdbs, now).is_ok();
             methods.fixed_drift = candidate::eligible(&subject, Method::StaticDrift, pdbs, now).is_ok();
         }
-        let any = methods.emptiness || methods.consolidation || methods.drift || methods.fixed_drift;
-        let candidate = subject.candidate().filter(|_| any)?;
+        let candidate = subject.candidate().filter(|_| methods.any())?;
         let reschedulable = subject.pods.iter().filter(|pod| pod.is_reschedulable());
         let pods: BTreeSet<Arc<str>> = reschedulable.map(|pod| Arc::clone(&pod.pod.uid)).collect();
-        let basis = Basis {
-            freed: self.world.freed(),
-            own: fingerprint(&pods, candidate.price.get()),
-            catalogue: self.catalogue,
-        };
+        // Room that came free anywhere, its own pods and price, and what everything costs: a price may have fallen.
+        let basis = fingerprint((self.world.freed(), &pods, candidate.price.get(), self.catalogue));
         let recent = |probed: &&Probed| now < plus(probed.at, self.options.full_look_interval);
         let probed = self.probed.get(&node.name).filter(|probed| probed.basis == basis).filter(recent);
-        Some(Entry {
+        let entry = Entry {
             known: probed.is_some_and(|probed| probed.verdict.saving.is_none()),
             basis,
-            member: Member {
-                node: Arc::clone(&node.name),
-                node_uid: Arc::clone(&node.uid),
-                claim: Arc::clone(&claim.name),
-                claim_uid: Arc::clone(&claim.uid),
-                pool: Arc::clone(&claim.pool),
-                capacity_type: node.capacity_type.clone().unwrap_or_default(),
-                pods: Some(pods),
-            },
             candidate,
             methods,
+            pods: u32::try_from(pods.len()).unwrap_or(u32::MAX),
             drifted: subject.claim.and_then(|claim| claim.drifted).map(|drifted| drifted.since),
-        })
+        };
+        let member = Member {
+            node: Arc::clone(&node.name),
+            node_uid: Arc::clone(&node.uid),
+            claim: Arc::clone(&claim.name),
+            claim_uid: Arc::clone(&claim.uid),
+            pool: Arc::clone(&claim.pool),
+            capacity_type: node.capacity_type.clone().unwrap_or_default(),
+            pods: Some(pods),
+        };
+        Some((entry, member))
     }
 
     /// Owners of pods hear what their do-not-disrupt annotation does.
@@ -331,7 +359,7 @@ impl Actor {
             let price = self.seen.get(&node.name).and_then(|seen| seen.price).unwrap_or_default();
             Some((Arc::clone(node.pool.as_ref()?), price, cost))
         });
-        consolidation::pool_totals(nodes)
+        pool_totals(nodes)
     }
 
     /// The command whose nodes this claim takes the pods of, while any of them is still there. Until then it is not empty but
@@ -343,9 +371,16 @@ impl Actor {
         coming.then(|| Arc::clone(id))
     }
 
+    /// Set where a person stopped voluntary disruption of the pool.
+    pub(super) fn paused(&self, pool: &str, now: Timestamp) -> Option<Blocked> {
+        let until = consolidation::churn_settings(self.world.pool(pool)?).paused(now)?;
+        let why = format!("annotation {} of the NodePool", model::labels::PAUSED_UNTIL);
+        Some(Blocked::CoolingDown { pool: Arc::from(pool), until, why })
+    }
+
     /// Until when the pool of a claim is left alone after its last consolidation.
     pub(super) fn cooling_until(&self, pool: &str, now: Timestamp) -> Option<Timestamp> {
-        let settings = candidates::churn_of(self.world.pool(pool)?);
+        let settings = consolidation::churn_settings(self.world.pool(pool)?);
         if settings.cool_down == jiff::SignedDuration::ZERO {
             return None;
         }
@@ -354,15 +389,15 @@ impl Actor {
         churn::cooling_until(&settings, last, now)
     }
 
-    pub(super) fn looked(&mut self, result: Result<Found, Status>, began: Timestamp, now: Timestamp) {
+    pub(super) fn looked(&mut self, result: Result<Pass, Status>, began: Timestamp, now: Timestamp) {
         self.looking = false;
         if self.term.is_none() {
             return;
         }
         let took = now.duration_since(began).as_secs_f64();
         self.metrics.look.observe(took);
-        let found = match result {
-            Ok(found) => found,
+        let Pass { found, members } = match result {
+            Ok(pass) => pass,
             Err(status) => {
                 warn!(code = ?status.code(), error = status.message(), "no what-if from the provisioner; looking again soon");
                 self.dirty = true;
@@ -376,6 +411,10 @@ impl Actor {
             probed = found.verdicts.len(),
             "looked for nodes to remove"
         );
+        self.metrics.passes.completed(now);
+        self.resting.forget(now);
+        self.ledger.backoff.forget(now);
+        self.node_backoff.forget(now);
         self.told.retain(|_, (_, until)| now < *until);
         self.probed.retain(|node, _| self.world.node(node).is_some());
         for verdict in found.verdicts {
@@ -386,19 +425,20 @@ impl Actor {
             {
                 self.tell(&node, &claim, blocked, now);
             }
-            let basis = found.bases.get(&verdict.node).copied();
-            if let Some(basis) = basis {
-                self.probed.insert(Arc::clone(&verdict.node), Probed { verdict, at: now, basis });
+            if let Some((_, basis)) = members.get(&verdict.node) {
+                self.probed.insert(Arc::clone(&verdict.node), Probed { verdict, at: now, basis: *basis });
             }
         }
-        self.show_moves(&found.scores, &found.proposals);
+        let proposals: Vec<Proposal> =
+            found.proposals.iter().map(|proposal| with_members(proposal, &members)).collect();
+        self.show_moves(&found.scores, &proposals);
         self.fruitless = found.fruitless;
         let any = !found.proposals.is_empty();
         if !any {
             let took = now.duration_since(began);
             self.next_look = self.next_look.max(plus(now, took.saturating_mul(DUTY)));
         }
-        for proposal in found.proposals {
+        for proposal in proposals {
             self.propose(proposal, began, now);
         }
         if any {
@@ -474,15 +514,19 @@ impl Actor {
             proposed: now,
             memory: Memory { plan: true, ..Memory::default() },
             ordered: BTreeMap::new(),
-            looked: None,
+            shown: BTreeSet::new(),
             found: BTreeMap::new(),
+            failures: BTreeMap::new(),
+            refused_orders: 0,
             deleted: BTreeSet::new(),
             stage: Stage::Proposed,
             changed: now,
             detail: String::new(),
             open: 0,
             wake: None,
+            validating: false,
             hold: None,
+            realised: None,
             span,
         };
         let labels =
@@ -511,11 +555,27 @@ impl Actor {
     }
 }
 
-/// Of a node's pods and price.
-fn fingerprint(pods: &BTreeSet<Arc<str>>, price: i64) -> u64 {
-    use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+/// The proposal about the objects that it names.
+fn with_members(
+    proposal: &search::Proposal<simulation::Planned>,
+    members: &BTreeMap<Arc<str>, (Member, u64)>,
+) -> Proposal {
+    let members: Vec<Member> =
+        proposal.nodes.iter().filter_map(|node| Some(members.get(node)?.0.clone())).collect();
+    let pool = members.first().map(|member| Arc::clone(&member.pool)).unwrap_or_default();
+    Proposal {
+        method: proposal.method,
+        planned: planned_nodes(proposal, &pool),
+        saving: proposal.saving,
+        pods_moved: proposal.pods_moved,
+        payback: proposal.payback,
+        members,
+    }
+}
+
+fn fingerprint(of: impl std::hash::Hash) -> u64 {
+    use std::hash::{DefaultHasher, Hasher as _};
     let mut hasher = DefaultHasher::new();
-    pods.hash(&mut hasher);
-    price.hash(&mut hasher);
+    of.hash(&mut hasher);
     hasher.finish()
 }

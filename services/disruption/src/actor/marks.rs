@@ -1,14 +1,15 @@
 //! What the objects say about each claim, written into its conditions: Consolidatable and Drifted, and the time of the last
 //! pod event. Claims whose time is over, and nodes that are beyond repair, are removed from here, too.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use api::conditions::{self, Finding};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use model::labels;
 use policy::candidate::Consolidatable;
 use policy::condition::consolidatable::{self, Facts, Record};
-use policy::condition::drift::{RECHECK, Verdict};
+use policy::condition::drift::{RECHECK, Reason as DriftReason, Verdict};
 use policy::condition::expiry::{Expiry, expiry};
 use policy::condition::repair::{self, Neighbours, Repair, Reported};
 use tracing::{Instrument as _, debug, info};
@@ -19,10 +20,21 @@ use crate::metrics::{Disrupted, Unhealthy};
 use crate::world::{CONSOLIDATABLE, Claim, DRIFTED, NodeState, applied};
 use crate::writes::{Mark, Target, rfc3339};
 
+/// From a person's request to evaluate a pool until its `consolidateAfter` counts again: a look, and its validation.
+const EVALUATED_FOR: SignedDuration = SignedDuration::from_secs(60);
+/// How long a capacity reservation must be missing before its nodes are drifted.
+const RESERVATION_RECHECK: SignedDuration = SignedDuration::from_secs(90);
+
 impl Actor {
     pub(super) fn mark(&mut self, name: &Arc<str>, now: Timestamp) {
         let Some(claim) = self.world.claim(name).cloned() else { return };
-        if !claim.managed || claim.deleting || self.marking.contains(name) {
+        if !claim.managed || self.marking.contains(name) {
+            return;
+        }
+        if claim.deleting {
+            // Nothing but the deadline of its drain can still change.
+            self.reservation_lost.remove(name);
+            self.repair(&claim, now);
             return;
         }
         if self.expire(&claim, now) || self.repair(&claim, now) {
@@ -68,6 +80,9 @@ impl Actor {
 
     pub(super) fn consolidatable(&self, claim: &Claim, now: Timestamp) -> Consolidatable {
         let Some(pool) = self.world.pool(&claim.pool) else { return Consolidatable::No };
+        if !pool.is_static() && claim.is_initialized() && self.is_evaluated_now(&claim.pool, now) {
+            return Consolidatable::Yes;
+        }
         let facts = Facts {
             fixed_size: pool.is_static(),
             consolidate_after: &pool.spec.disruption.consolidate_after,
@@ -77,14 +92,59 @@ impl Actor {
         consolidatable::verdict(facts, now)
     }
 
+    /// NodePools whose annotation asks to be evaluated at once. That lasts long enough for one look and its validation; after that,
+    /// and until the annotation is taken off and set again, `consolidateAfter` counts as before. A new leader grants it anew.
+    pub(super) fn notice_requests(&mut self, now: Timestamp) {
+        let asks = |pool: &api::NodePool| {
+            let annotations = pool.metadata.annotations.as_ref();
+            annotations
+                .and_then(|all| all.get(labels::EVALUATE_NOW))
+                .is_some_and(|value| value == labels::MANUAL_CONSOLIDATION)
+        };
+        let asking: BTreeSet<Arc<str>> =
+            self.world.pools().filter(|(_, pool)| asks(pool)).map(|(name, _)| Arc::clone(name)).collect();
+        self.evaluate_now.retain(|pool, _| asking.contains(pool));
+        for pool in asking {
+            if self.evaluate_now.contains_key(&pool) {
+                continue;
+            }
+            info!(nodepool = %pool, "evaluated without the wait of consolidateAfter, as its annotation asks");
+            for claim in self.world.claims().filter(|claim| claim.pool == pool) {
+                self.unmarked.insert(Arc::clone(&claim.name));
+                self.due.at(Arc::clone(&claim.name), plus(now, EVALUATED_FOR));
+            }
+            self.evaluate_now.insert(pool, now);
+        }
+    }
+
+    fn is_evaluated_now(&self, pool: &str, now: Timestamp) -> bool {
+        self.evaluate_now.get(pool).is_some_and(|since| now < plus(*since, EVALUATED_FOR))
+    }
+
+    /// Whether the reservation has been missing for long enough to believe it: the provisioner reads from EC2 every minute which
+    /// instances still use one, and those that went on as on-demand have another label then.
+    fn is_reservation_lost(&mut self, claim: &Claim, now: Timestamp) -> bool {
+        let since = *self.reservation_lost.entry(Arc::clone(&claim.name)).or_insert(now);
+        let believed = plus(since, RESERVATION_RECHECK);
+        if now < believed {
+            self.due.at(Arc::clone(&claim.name), believed);
+        }
+        now >= believed
+    }
+
     fn drifted(&mut self, claim: &Claim, now: Timestamp) -> Option<Mark> {
         let pool = self.world.pool_facts(&claim.pool);
         let class = self.world.class_facts(&claim.class);
-        let told = drift::Told {
-            type_gone: self.type_gone(claim),
-            group: self.groups.get(&claim.class).and_then(Option::as_deref),
-        };
-        let verdict = drift::verdict(claim, pool, class, told, now);
+        let group = self.groups.get(&claim.class).cloned().flatten();
+        let told = drift::Told { type_gone: self.type_gone(claim), group: group.as_deref() };
+        let mut verdict = drift::verdict(claim, pool, class, told, now);
+        if !matches!(verdict, Verdict::Drifted(DriftReason::CapacityReservationDrift, _)) {
+            self.reservation_lost.remove(&claim.name);
+        } else if !self.is_reservation_lost(claim, now) {
+            verdict = Verdict::Unknown(
+                "its capacity reservation is not chosen any more, since a moment ago".to_owned(),
+            );
+        }
         let known = conditions::find(&claim.conditions, DRIFTED);
         if told.type_gone.is_some() && !matches!(verdict, Verdict::Drifted(..)) {
             // Whether its type exists is asked only of claims of some age, and nothing tells when that changes.
@@ -107,18 +167,10 @@ impl Actor {
         }
     }
 
-    /// Its offering has no price while others of its class have: the class does not offer it any more.
+    /// Its class does not know its instance type any more, whatever that costs; `None` when nothing is known of the class.
     fn type_gone(&self, claim: &Claim) -> Option<bool> {
         let node = self.world.node_of(claim)?;
-        let seen = self.seen.get(&node.name)?;
-        if seen.price.is_some() {
-            return Some(false);
-        }
-        let sibling = |other: &&Arc<Claim>| {
-            other.class == claim.class
-                && self.world.node_of(other).and_then(|node| self.seen.get(&node.name)?.price).is_some()
-        };
-        self.world.claims().find(sibling).map(|_| true)
+        self.seen.get(&node.name)?.type_known.map(|known| !known)
     }
 
     fn span_of(claim: &Claim, what: &'static str) -> tracing::Span {
@@ -146,7 +198,7 @@ impl Actor {
             let result = writes.delete_claim(Target { name: &claim.name, uid: &claim.uid }).await;
             if result.is_ok() {
                 info!(nodeclaim = %claim.name, nodepool = %claim.pool, "expired, deleted");
-                metrics.disrupted.get_or_create(&disrupted(&claim, "expired")).inc();
+                metrics.disrupted(&disrupted(&claim, "expired"));
             }
             Done::Marked { claim: claim.name.clone(), result: result.map(|object| object.map(applied)) }
         };
@@ -177,23 +229,31 @@ impl Actor {
             }
             Repair::Replace(cause) => cause,
         };
+        let written = claim.annotation(labels::TERMINATION_TIMESTAMP).and_then(|text| text.parse().ok());
+        if claim.deleting && repair::deadline(written, now).is_none() {
+            return false;
+        }
         self.marking.insert(Arc::clone(&claim.name));
         let (writes, metrics, claim) = (self.writes.clone(), self.metrics.clone(), Arc::clone(claim));
         let span = Self::span_of(&claim, "unhealthy");
         let delete = async move {
             let target = Target { name: &claim.name, uid: &claim.uid };
-            let written = claim.annotation(labels::TERMINATION_TIMESTAMP).and_then(|text| text.parse().ok());
             let result = async {
+                let mut written_now = None;
                 if let Some(deadline) = repair::deadline(written, now) {
                     let at = rfc3339(deadline);
-                    writes.annotate(target, &[(labels::TERMINATION_TIMESTAMP, Some(&at))]).await?;
+                    let stamped =
+                        writes.annotate(target, &[(labels::TERMINATION_TIMESTAMP, Some(&at))]).await?;
+                    written_now = Some(stamped);
                 }
-                writes.delete_claim(target).await
+                if claim.deleting { Ok(written_now) } else { writes.delete_claim(target).await }
             };
             let result = result.await;
-            if result.is_ok() {
+            if claim.deleting {
+                info!(nodeclaim = %claim.name, node = %node.name, condition = cause.condition, "unhealthy, its drain is forced");
+            } else if result.is_ok() {
                 info!(nodeclaim = %claim.name, node = %node.name, condition = cause.condition, "unhealthy, deleted");
-                metrics.disrupted.get_or_create(&disrupted(&claim, "unhealthy")).inc();
+                metrics.disrupted(&disrupted(&claim, "unhealthy"));
                 let labels = Unhealthy {
                     condition: snake_case(cause.condition),
                     nodepool: claim.pool.to_string(),

@@ -13,23 +13,28 @@
 
 mod carry;
 mod check;
+mod ledger;
 mod look;
 mod marks;
 mod pools;
+mod progress;
 mod report;
 mod resume;
+mod rollback;
 mod schedule;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use consolidation::search::{Found, Verdict};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use policy::churn::Backoff;
 use proto::types::v1 as types;
 use runtime::Leadership;
 use runtime::lease::Term;
+use runtime::watch::Change;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -39,11 +44,11 @@ use tracing::{info, warn};
 pub(crate) use report::{Commands, NodeReport, Report};
 
 use self::schedule::Schedule;
-use crate::command::Command;
+use crate::command::{Command, Member, pause};
 use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::probe::{Probes, Seen, Told};
-use crate::search::{Found, Verdict};
+use crate::simulation::Planned;
 use crate::world::{Fact, Touched, World};
 use crate::writes::{Error, Writes};
 
@@ -53,6 +58,8 @@ const AT_ONCE: usize = 2048;
 const KINDS: usize = 6;
 /// Writes of conditions under way at once: after a restart thousands may be due, and what commands write must not wait behind.
 const MARKS_AT_ONCE: usize = 16;
+/// Before a new leader asks again for the claims that it could not list.
+const LIST_AGAIN: Duration = Duration::from_secs(1);
 const LONGEST_SLEEP: Duration = Duration::from_secs(2);
 /// Without any news everything is looked at this often: budgets open and protections end by time alone.
 const IDLE_LOOK: SignedDuration = SignedDuration::from_secs(10);
@@ -82,6 +89,16 @@ pub(crate) struct Disruptions {
 enum Question {
     Report(oneshot::Sender<Option<Report>>),
     Commands(oneshot::Sender<Option<Commands>>),
+    Cancel(Arc<str>, oneshot::Sender<Option<Result<Command, NotCancelled>>>),
+}
+
+/// Why a command was not cancelled.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum NotCancelled {
+    NotLeading,
+    Unknown,
+    /// Its NodeClaims are being deleted, or it is over.
+    TooLate,
 }
 
 /// No answer to a question.
@@ -101,6 +118,11 @@ impl Disruptions {
         self.ask(Question::Commands).await
     }
 
+    pub(crate) async fn cancel(&self, id: &str) -> Result<Result<Command, NotCancelled>, Silent> {
+        let id: Arc<str> = Arc::from(id);
+        self.ask(|reply| Question::Cancel(Arc::clone(&id), reply)).await
+    }
+
     async fn ask<T>(&self, question: impl Fn(oneshot::Sender<Option<T>>) -> Question) -> Result<T, Silent> {
         let (reply, answer) = oneshot::channel();
         self.questions.send(question(reply)).await.map_err(|_| Silent::Stopping)?;
@@ -113,10 +135,15 @@ impl Disruptions {
     }
 }
 
-/// What a look at the pods of one claim's node read.
-type Live = (Arc<str>, Result<Vec<Pod>, Error>);
+/// What a look at the pods of one claim's node read, and when it began.
+struct Live {
+    claim: Arc<str>,
+    at: Timestamp,
+    pods: Result<Vec<Pod>, Error>,
+}
 
 /// The end of a child task.
+#[expect(clippy::large_enum_variant, reason = "each is handled as soon as it arrives; few exist at a time")]
 enum Done {
     /// Conditions of a claim were written, or the claim was deleted.
     Marked {
@@ -133,7 +160,7 @@ enum Done {
         began: Timestamp,
     },
     Looked {
-        result: Result<Found, Status>,
+        result: Result<Pass, Status>,
         began: Timestamp,
     },
     Checked {
@@ -152,7 +179,6 @@ enum Done {
     },
     Read {
         id: Arc<str>,
-        at: Timestamp,
         pods: Vec<Live>,
     },
     /// A taint or condition that no command wanted was taken off.
@@ -168,18 +194,14 @@ pub(crate) struct Probed {
     pub(crate) verdict: Verdict,
     pub(crate) at: Timestamp,
     /// What it was said about; the same again need not be asked again.
-    basis: Basis,
+    basis: u64,
 }
 
-/// What a what-if about one node depends on, as far as a better answer goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Basis {
-    /// Room that came free anywhere.
-    pub(crate) freed: u64,
-    /// Its pods and its price.
-    pub(crate) own: u64,
-    /// What everything costs: a price may have fallen.
-    pub(crate) catalogue: u64,
+/// What a search found, and whom it was about.
+pub(crate) struct Pass {
+    found: Found<Planned>,
+    /// The nodes that it could choose from, and what was known about each when it began.
+    members: BTreeMap<Arc<str>, (Member, u64)>,
 }
 
 pub(crate) struct Actor {
@@ -203,8 +225,8 @@ pub(crate) struct Actor {
     /// When claims must be looked at although nothing happens.
     due: Schedule,
     cleaning: BTreeSet<Arc<str>>,
-    /// Replacements that a watch has told of: one that is missing then is gone.
-    seen_claims: BTreeSet<Arc<str>>,
+    /// Writes of conditions that failed in a row, by claim.
+    failed_marks: BTreeMap<Arc<str>, u32>,
 
     commands: BTreeMap<Arc<str>, Command>,
     ended: VecDeque<Command>,
@@ -213,17 +235,27 @@ pub(crate) struct Actor {
     dirty: bool,
     next_look: Timestamp,
     last_look: Timestamp,
-    /// Pools rest after failed replacements.
+    /// Pools cool down after replacements that failed or were not used.
     resting: Backoff,
+    /// Nodes are left alone for a while after a command for them was taken back.
+    node_backoff: Backoff,
     /// When a pool was last consolidated, for its cool-down.
     consolidated: BTreeMap<Arc<str>, Timestamp>,
+    /// What commands promised and what came of it.
+    ledger: ledger::Ledger,
     /// The last search for many nodes at once that found nothing, by what it was given.
     fruitless: Option<u64>,
     seen: HashMap<Arc<str>, Seen>,
+    /// When the provisioner was last asked for it.
+    seen_at: Timestamp,
     /// Placement groups of EC2NodeClasses.
     groups: HashMap<Arc<str>, Option<Arc<str>>>,
     /// Version of prices and offerings, as last told.
     catalogue: u64,
+    /// NodePools that a person asked to be evaluated at once, and since when that is known.
+    evaluate_now: BTreeMap<Arc<str>, Timestamp>,
+    /// Claims whose capacity reservation is not chosen any more, and since when that is known.
+    reservation_lost: BTreeMap<Arc<str>, Timestamp>,
     /// NodePools whose condition is being written.
     marking_pools: BTreeSet<Arc<str>>,
     /// What was last said about a node in an event, and until when it need not be repeated.
@@ -266,7 +298,7 @@ impl Actor {
             unmarked: BTreeSet::new(),
             due: Schedule::default(),
             cleaning: BTreeSet::new(),
-            seen_claims: BTreeSet::new(),
+            failed_marks: BTreeMap::new(),
             commands: BTreeMap::new(),
             ended: VecDeque::new(),
             looking: false,
@@ -274,12 +306,17 @@ impl Actor {
             next_look: Timestamp::UNIX_EPOCH,
             last_look: Timestamp::UNIX_EPOCH,
             resting: Backoff::default(),
+            node_backoff: Backoff::default(),
             consolidated: BTreeMap::new(),
+            ledger: ledger::Ledger::default(),
             fruitless: None,
             jitter: 1,
             seen: HashMap::new(),
+            seen_at: Timestamp::UNIX_EPOCH,
             groups: HashMap::new(),
             catalogue: 0,
+            evaluate_now: BTreeMap::new(),
+            reservation_lost: BTreeMap::new(),
             marking_pools: BTreeSet::new(),
             told: HashMap::new(),
             probed: HashMap::new(),
@@ -297,7 +334,6 @@ impl Actor {
             self.lead_or_follow().await;
             let wake = self.next_wake(Timestamp::now());
             tokio::select! {
-                biased;
                 () = stop.cancelled() => {
                     self.tasks.abort_all();
                     return Ok(());
@@ -327,8 +363,7 @@ impl Actor {
 
     /// Long sleeps are cut short: the wall clock may jump, and a lease may end.
     fn next_wake(&self, now: Timestamp) -> Duration {
-        let may_look = self.dirty && !self.looking && !self.commands.values().any(Command::is_unsettled);
-        let look = may_look.then_some(self.next_look);
+        let look = (self.dirty && !self.looking).then_some(self.next_look);
         let commands = self
             .commands
             .values()
@@ -344,9 +379,19 @@ impl Actor {
     async fn lead_or_follow(&mut self) {
         if self.leadership.is_leader() {
             if self.term.is_none() && self.is_synced() {
+                let claims = match self.writes.all_claims().await {
+                    Ok(claims) => claims,
+                    Err(error) => {
+                        warn!(%error, "cannot list NodeClaims, so nothing is decided yet");
+                        tokio::time::sleep(LIST_AGAIN).await;
+                        return;
+                    }
+                };
                 info!("leads: decides which nodes go from now on");
+                self.learn(Change::Reset(claims.into_iter().map(Arc::new).collect()).into());
                 self.term = Some(self.leadership.term().await);
                 self.dirty = true;
+                self.metrics.passes.completed(Timestamp::now());
                 self.touched.claims.extend(self.world.claims().map(|claim| claim.name.clone()));
                 self.resume(Timestamp::now());
             }
@@ -359,7 +404,9 @@ impl Actor {
             self.marking_pools.clear();
             self.cleaning.clear();
             self.commands.clear();
+            self.ledger = ledger::Ledger::default();
             self.looking = false;
+            self.metrics.passes.follows();
         }
     }
 
@@ -372,11 +419,12 @@ impl Actor {
     }
 
     /// Who asked may have gone.
-    fn answer(&self, question: Question, now: Timestamp) {
+    fn answer(&mut self, question: Question, now: Timestamp) {
         let synced = self.is_synced();
         match question {
             Question::Report(reply) => drop(reply.send(synced.then(|| self.report(now)))),
             Question::Commands(reply) => drop(reply.send(synced.then(|| self.all_commands(now)))),
+            Question::Cancel(id, reply) => drop(reply.send(synced.then(|| self.cancel(&id)))),
         }
     }
 
@@ -402,12 +450,16 @@ impl Actor {
             }
             return;
         }
+        if touched.decisions {
+            self.notice_requests(now);
+        }
         self.unmarked.extend(touched.claims);
         while self.marking.len() < MARKS_AT_ONCE {
             let Some(claim) = self.unmarked.pop_first() else { break };
             self.mark(&claim, now);
         }
         self.carry_on(now);
+        self.audit(now);
         if now >= plus(self.last_look, IDLE_LOOK) {
             self.dirty = true;
         }
@@ -436,7 +488,7 @@ impl Actor {
             Ok(Done::Checked { id, result }) => self.checked(&id, result, now),
             Ok(Done::Wrote { id, claim, result }) => self.wrote(&id, &claim, result, now),
             Ok(Done::Ordered { id, result }) => self.ordered(&id, result, now),
-            Ok(Done::Read { id, at, pods }) => self.read(&id, at, pods, now),
+            Ok(Done::Read { id, pods }) => self.read(&id, pods, now),
         }
         Ok(())
     }
@@ -448,12 +500,16 @@ impl Actor {
                 for fact in facts {
                     self.learn(fact);
                 }
+                self.failed_marks.remove(claim);
                 self.touched.claims.insert(Arc::clone(claim));
             }
-            Err(Error::Gone) => {}
+            Err(Error::Gone) => drop(self.failed_marks.remove(claim)),
             Err(error) => {
-                warn!(nodeclaim = %claim, %error, "not written; trying again");
-                self.due.at(Arc::clone(claim), plus(now, SignedDuration::from_secs(2)));
+                let failures = self.failed_marks.entry(Arc::clone(claim)).or_default();
+                *failures += 1;
+                let pause = pause(*failures);
+                warn!(nodeclaim = %claim, %error, retry_in = %pause, "not written");
+                self.due.at(Arc::clone(claim), plus(now, pause));
             }
         }
     }

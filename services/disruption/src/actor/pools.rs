@@ -10,7 +10,6 @@ use policy::budget::Budgets;
 use tracing::warn;
 
 use super::{Actor, Done};
-use crate::candidates;
 use crate::world::{Fact, applied};
 use crate::writes::{Error, Target};
 
@@ -50,10 +49,10 @@ impl Actor {
 
 /// Reason and message of the condition.
 fn problem(pool: &NodePool) -> Option<(&'static str, String)> {
-    if let Some(problem) = Budgets::read(&candidates::budget_specs(pool)).problem() {
+    if let Some(problem) = Budgets::read(&consolidation::budget_specs(pool)).problem() {
         return Some(("BudgetUnreadable", format!("no node is disrupted voluntarily: {problem}")));
     }
-    let problem = candidates::churn_of(pool).problem?;
+    let problem = consolidation::churn_settings(pool).problem?;
     Some(("AnnotationUnreadable", format!("no node is consolidated: {problem}")))
 }
 

@@ -89,16 +89,25 @@ impl Actor {
         let subject = candidates::subject(&self.world, node, seen, command.clone(), not_before, now);
         let mut blocked = candidate::obstacles(&subject, pdbs, now);
         if blocked.is_empty() {
+            blocked.extend(node.pool.as_ref().and_then(|pool| self.paused(pool, now)));
             blocked.extend(self.short_of_budget(node, &subject, budgets));
+            blocked.extend(self.node_backoff.resting_until(&node.name, now).map(|until| {
+                Blocked::CoolingDown {
+                    pool: node.pool.clone().unwrap_or_default(),
+                    until,
+                    why: "a command for this node was taken back".to_owned(),
+                }
+            }));
             if let (Some(pool), false) = (&node.pool, subject.costs().is_empty()) {
-                let rest =
-                    self.resting.resting_until(pool, now).map(|until| (until, "its last replacement failed"));
-                let cool =
-                    self.cooling_until(pool, now).map(|until| (until, "it was consolidated a moment ago"));
-                blocked.extend(rest.or(cool).map(|(until, why)| Blocked::CoolingDown {
+                let because = |why: &'static str| move |until: Timestamp| (until, why.to_owned());
+                let failed =
+                    self.resting.resting_until(pool, now).map(because("its last replacement failed"));
+                let cool = self.cooling_until(pool, now).map(because("it was consolidated a moment ago"));
+                let holds = failed.or_else(|| self.unrealised_until(pool, now)).or(cool);
+                blocked.extend(holds.map(|(until, why)| Blocked::CoolingDown {
                     pool: Arc::clone(pool),
                     until,
-                    why: why.to_owned(),
+                    why,
                 }));
             }
             let probed = self.probed.get(&node.name).filter(|_| !subject.costs().is_empty());

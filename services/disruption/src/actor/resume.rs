@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use model::labels;
 use model::price::MicroDollars;
 use policy::Method;
-use policy::command::{Member as Traces, Memory, strays};
+use policy::command::{Member as Traces, Memory, Why, strays};
 use tracing::info;
 
 use super::{Actor, Done};
@@ -57,11 +57,15 @@ impl Actor {
             .filter(|claim| claim.note.is_none())
             .map(|claim| (Arc::clone(&claim.name), Arc::clone(&claim.uid)))
             .collect();
-        let proposed = note.proposed.parse().unwrap_or(now);
+        // A method that only a newer version knows: nobody here can tell what may be removed by it.
+        let method: Option<Method> = note.method.parse().ok();
+        let giving_up = method.is_none().then_some(Why::Abandoned);
+        // The clock of the process that wrote it may be ahead.
+        let proposed = note.proposed.parse().unwrap_or(now).min(now);
         Some(Command {
             id: Arc::clone(id),
             proposal: Proposal {
-                method: note.method.parse().unwrap_or(Method::SingleNode),
+                method: method.unwrap_or(Method::SingleNode),
                 members: noted.iter().map(|claim| self.inherited(claim)).collect(),
                 planned: Vec::new(),
                 saving: MicroDollars::new(note.saves),
@@ -71,17 +75,21 @@ impl Actor {
             removes: usize::try_from(note.removes).unwrap_or(usize::MAX),
             needs: usize::try_from(note.needs).unwrap_or(usize::MAX),
             proposed,
-            memory: Memory::default(),
+            memory: Memory { giving_up, ..Memory::default() },
             ordered,
-            looked: None,
+            shown: BTreeSet::new(),
             found: BTreeMap::new(),
+            failures: BTreeMap::new(),
+            refused_orders: 0,
             deleted: BTreeSet::new(),
             stage: Stage::Settling,
             changed: proposed,
             detail: "as noted on its claims".to_owned(),
             open: 0,
             wake: None,
+            validating: false,
             hold: None,
+            realised: None,
             span: tracing::Span::none(),
         })
     }
@@ -113,6 +121,9 @@ impl Actor {
             noted: false,
             tainted: node.tainted,
             marked: claim.disruption_reason().is_some(),
+            lost: false,
+            refused: None,
+            looked: None,
             obstacle: None,
             newcomers: Vec::new(),
         };

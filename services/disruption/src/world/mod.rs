@@ -389,8 +389,8 @@ impl World {
                 self.pods_by_node.remove(&node);
             }
         }
-        // That it began to leave was the event; a pod that vanished without (a forced deletion) is one itself.
-        if let Some(at) = state.touched {
+        // The time of its last event stays with the node, for as long as there is one.
+        if let Some(at) = state.touched.filter(|_| self.nodes.contains_key(&node)) {
             let last = self.departures.entry(node.clone()).or_insert(at);
             *last = (*last).max(at);
         }

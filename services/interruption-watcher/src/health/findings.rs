@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use cloud::queue::InstanceHealth;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::judge::Order;
 use crate::message::Kind;
 
 /// A check may fail for a moment; the reference waits as long.
@@ -55,13 +54,6 @@ pub(crate) fn findings(report: &[InstanceHealth], now: Timestamp) -> Vec<Finding
 /// drained within their budgets instead of being terminated.
 pub(crate) fn may_force(impaired_nodes: usize, all_nodes: usize) -> bool {
     impaired_nodes <= (all_nodes * MOST_FORCED).div_ceil(100)
-}
-
-pub(crate) fn softened(order: Order) -> Order {
-    match order {
-        Order::TerminateNow { .. } => Order::Drain { deadline: None },
-        other => other,
-    }
 }
 
 /// Which findings were there at the last look, so that each is counted once while it lasts.
@@ -127,8 +119,6 @@ mod tests {
         assert!(!may_force(2, 3));
         assert!(may_force(20, 100));
         assert!(!may_force(21, 100));
-        assert_eq!(softened(Order::TerminateNow { at: at(0) }), Order::Drain { deadline: None });
-        assert_eq!(softened(Order::Nothing("x")), Order::Nothing("x"));
     }
 
     #[test]

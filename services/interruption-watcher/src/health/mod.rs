@@ -121,13 +121,7 @@ impl Poller {
         now: Timestamp,
         began: Instant,
     ) {
-        let mut order = judge::order(finding.kind, now, claim, Policy::default());
-        if !force {
-            order = findings::softened(order);
-            if claim.deleting {
-                order = judge::Order::Nothing(judge::REMOVED_ALREADY);
-            }
-        }
+        let order = judge::order(finding.kind, now, claim, Policy::default(), force);
         let removes = !matches!(order, judge::Order::Nothing(_));
         if !removes && !is_new {
             return;

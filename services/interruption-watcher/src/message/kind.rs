@@ -53,6 +53,11 @@ impl Kind {
         }
     }
 
+    /// Passes PodDisruptionBudgets once [`Kind::end`] is reached, and so needs EC2's confirmation.
+    pub(crate) fn ends_instance(self) -> bool {
+        self.end(Timestamp::UNIX_EPOCH).is_some()
+    }
+
     /// When the instance is gone, whatever we do: pods that are still there then had no use of their budgets. `None`: AWS
     /// gives the time that a polite drain needs.
     pub(crate) fn end(self, at: Timestamp) -> Option<Timestamp> {

@@ -9,7 +9,7 @@ use futures::stream::FuturesUnordered;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::fate::{Fate, fate};
-use super::{Receiver, VISIBILITY};
+use super::{QUICKEST, Receiver, VISIBILITY};
 use crate::handle::Received;
 
 /// How often what is done is deleted while others of the batch are still being handled.
@@ -19,6 +19,7 @@ const EXTEND: Duration = Duration::from_secs(5);
 const TRIES: u32 = 3;
 /// Of a body that goes into the log.
 const LOGGED: usize = 2048;
+const REMOVED: &str = "message removed without being handled";
 
 impl Receiver {
     pub(super) async fn work(&self, messages: Vec<Message>) {
@@ -41,20 +42,26 @@ impl Receiver {
                 next = handling.next() => {
                     let Some((message, handled)) = next else { break };
                     open.retain(|receipt| *receipt != message.receipt);
-                    match fate(handled, message.deliveries, self.most_deliveries) {
+                    match fate(handled, message.deliveries, self.most_deliveries, self.dead_letters) {
                         Fate::Delete => done.push(message.receipt.clone()),
                         Fate::Later(after) => self.hide(vec![message.receipt.clone()], after).await,
                         Fate::Return(after) => {
                             self.metrics.failed.inc();
                             self.hide(vec![message.receipt.clone()], after).await;
                         }
+                        Fate::LeaveToSqs(why) => {
+                            if message.deliveries <= 1 {
+                                log_body(message, &why, "message left to the dead-letter queue");
+                            }
+                            self.hide(vec![message.receipt.clone()], QUICKEST).await;
+                        }
                         Fate::Remove(why) => {
-                            log_body(message, &why);
+                            log_body(message, &why, REMOVED);
                             done.push(message.receipt.clone());
                         }
                         Fate::GiveUp(why) => {
                             self.metrics.poisoned.inc();
-                            log_body(message, &why);
+                            log_body(message, &why, REMOVED);
                             done.push(message.receipt.clone());
                         }
                     }
@@ -85,7 +92,7 @@ impl Receiver {
                     tokio::time::sleep(Duration::from_millis(200)).await;
                 }
                 Err(error) => {
-                    tracing::warn!(%error, messages = asked, "messages were handled but not deleted; they will come again");
+                    tracing::warn!(%error, messages = asked, "messages were handled but not deleted; they will be delivered again");
                     return;
                 }
             }
@@ -93,7 +100,7 @@ impl Receiver {
         if !receipts.is_empty() {
             tracing::warn!(
                 messages = receipts.len(),
-                "messages were handled but not deleted; they will come again"
+                "messages were handled but not deleted; they will be delivered again"
             );
         }
     }
@@ -112,8 +119,8 @@ impl Receiver {
     }
 }
 
-fn log_body(message: &Message, why: &str) {
+fn log_body(message: &Message, why: &str, what: &'static str) {
     let body: String = message.body.chars().take(LOGGED).collect();
     let (deliveries, bytes) = (message.deliveries, message.body.len());
-    tracing::error!(id = message.id, deliveries, why, bytes, body, "message removed without being handled");
+    tracing::error!(id = message.id, deliveries, why, bytes, body, "{what}");
 }

@@ -24,6 +24,8 @@ pub(crate) enum Fate {
     Later(Duration),
     /// Handling failed; visible again after this time.
     Return(Duration),
+    /// Visible again soon, until SQS has moved it to the queue's dead-letter queue.
+    LeaveToSqs(String),
     /// Deleted with its body in the log: it will never be understood.
     Remove(String),
     /// Deleted with its body in the log: it was tried often enough.
@@ -34,9 +36,12 @@ pub(crate) enum Fate {
 const QUICKEST: Duration = Duration::from_secs(1);
 const SLOWEST: Duration = Duration::from_secs(20);
 
-/// `deliveries` counts this one; after `most` of them a refused message is given up.
-pub(crate) fn fate(handled: Handled, deliveries: u32, most: u32) -> Fate {
+/// `deliveries` counts this one; after `most` of them a refused message is given up. With `dead_letters` nothing is deleted
+/// unhandled: SQS moves it when it was received as often as the queue's redrive policy says.
+pub(crate) fn fate(handled: Handled, deliveries: u32, most: u32, dead_letters: bool) -> Fate {
     match handled {
+        Handled::Malformed(why) if dead_letters => Fate::LeaveToSqs(why),
+        Handled::Refused(why) if dead_letters && deliveries >= most => Fate::LeaveToSqs(why),
         Handled::Done => Fate::Delete,
         Handled::Later(after) => Fate::Later(after),
         Handled::Malformed(why) => Fate::Remove(why),
@@ -60,33 +65,43 @@ mod tests {
 
     #[test]
     fn what_is_done_is_deleted_and_what_waits_comes_back() {
-        assert_eq!(fate(Handled::Done, 9, MOST), Fate::Delete);
+        assert_eq!(fate(Handled::Done, 9, MOST, false), Fate::Delete);
         let after = Duration::from_secs(5);
-        assert_eq!(fate(Handled::Later(after), 500, MOST), Fate::Later(after));
+        assert_eq!(fate(Handled::Later(after), 500, MOST, false), Fate::Later(after));
     }
 
     #[test]
     fn an_absent_peer_never_costs_a_message() {
         for deliveries in [0, 1, 5, 100, u32::MAX] {
-            let Fate::Return(after) = fate(Handled::Away("termination".into()), deliveries, MOST) else {
+            let Fate::Return(after) = fate(Handled::Away("termination".into()), deliveries, MOST, false)
+            else {
                 panic!("given up after {deliveries}")
             };
             assert!((QUICKEST..=SLOWEST).contains(&after), "{after:?}");
         }
-        assert_eq!(fate(Handled::Away(String::new()), 1, MOST), Fate::Return(Duration::from_secs(1)));
-        assert_eq!(fate(Handled::Away(String::new()), 4, MOST), Fate::Return(Duration::from_secs(8)));
+        assert_eq!(fate(Handled::Away(String::new()), 1, MOST, false), Fate::Return(Duration::from_secs(1)));
+        assert_eq!(fate(Handled::Away(String::new()), 4, MOST, false), Fate::Return(Duration::from_secs(8)));
     }
 
     #[test]
     fn a_message_that_is_refused_again_and_again_is_given_up_with_the_reason() {
         let refused = || Handled::Refused("no such field".into());
-        assert!(matches!(fate(refused(), MOST - 1, MOST), Fate::Return(_)));
-        let Fate::GiveUp(why) = fate(refused(), MOST, MOST) else { panic!("kept") };
+        assert!(matches!(fate(refused(), MOST - 1, MOST, false), Fate::Return(_)));
+        let Fate::GiveUp(why) = fate(refused(), MOST, MOST, false) else { panic!("kept") };
         assert!(why.contains("5 times") && why.contains("no such field"), "{why}");
     }
 
     #[test]
+    fn with_a_dead_letter_queue_nothing_is_deleted_unhandled() {
+        let left = |handled, deliveries| fate(handled, deliveries, MOST, true);
+        assert_eq!(left(Handled::Malformed("x".into()), 1), Fate::LeaveToSqs("x".into()));
+        assert!(matches!(left(Handled::Refused("x".into()), MOST - 1), Fate::Return(_)));
+        assert_eq!(left(Handled::Refused("x".into()), MOST), Fate::LeaveToSqs("x".into()));
+        assert_eq!(left(Handled::Done, 9), Fate::Delete);
+    }
+
+    #[test]
     fn a_malformed_message_is_removed_at_once() {
-        assert_eq!(fate(Handled::Malformed("x".into()), 1, MOST), Fate::Remove("x".into()));
+        assert_eq!(fate(Handled::Malformed("x".into()), 1, MOST, false), Fate::Remove("x".into()));
     }
 }

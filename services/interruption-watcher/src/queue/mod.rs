@@ -56,6 +56,7 @@ pub(crate) struct Consumer {
     /// Name or URL.
     pub(crate) name: String,
     pub(crate) region: String,
+    pub(crate) event_accounts: Vec<String>,
     pub(crate) handler: Handler,
     pub(crate) metrics: Metrics,
     pub(crate) most_receivers: usize,
@@ -75,6 +76,8 @@ struct Receiver {
     handler: Handler,
     metrics: Metrics,
     most_deliveries: u32,
+    /// SQS moves what is received too often to a dead-letter queue.
+    dead_letters: bool,
 }
 
 impl Consumer {
@@ -128,7 +131,7 @@ impl Consumer {
             changed
         });
         if news {
-            tracing::error!(problem, "the interruption queue cannot be read; trying again until it can");
+            tracing::error!(problem, "the interruption queue cannot be read; retrying");
         }
     }
 
@@ -142,7 +145,11 @@ impl Consumer {
 
     /// Polls until `stop` (no error) or until a poll fails; tells also whether any poll was answered.
     async fn consume(&self, found: QueueInfo, stop: &CancellationToken) -> (Option<CloudError>, bool) {
-        let home = Home { account: Home::account_of(&found.arn).to_owned(), region: self.region.clone() };
+        let home = Home {
+            account: Home::account_of(&found.arn).to_owned(),
+            region: self.region.clone(),
+            also: self.event_accounts.clone(),
+        };
         let receiver = Receiver {
             queue: Arc::clone(&self.queue),
             url: found.url,
@@ -150,6 +157,7 @@ impl Consumer {
             handler: self.handler.clone(),
             metrics: self.metrics.clone(),
             most_deliveries: self.most_deliveries,
+            dead_letters: found.dead_letters,
         };
         let enough = stop.child_token();
         let signals = Arc::new(Signals::default());

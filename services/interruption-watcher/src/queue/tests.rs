@@ -29,6 +29,67 @@ async fn a_spot_warning_removes_the_claim_by_its_time_marks_the_pool_and_leaves_
     assert_eq!(scene.metrics.deleted.get(), 1);
 }
 
+/// Anybody who may write to the queue can claim anything: EC2 is asked before budgets are passed.
+#[tokio::test(start_paused = true)]
+async fn a_warning_that_ec2_does_not_confirm_drains_within_budgets() {
+    let mut scene = Scene::new(PLAIN);
+    let bodies = [
+        spot_warning("i-1"),
+        message("EC2 Instance State-change Notification", json!({"instance-id": "i-2", "state": "stopping"})),
+        spot_warning("i-3"),
+    ];
+    for (name, instance) in [("forged", "i-1"), ("runs", "i-2"), ("taken-back", "i-3")] {
+        scene.claim(name, instance, json!({})).await;
+    }
+    scene.cloud.state().alive.extend(["i-1".to_owned(), "i-2".to_owned()]);
+    bodies.iter().for_each(|body| scene.cloud.send(QUEUE, body));
+    scene.consume(1);
+    scene.until("the queue to be empty", |scene| scene.left_in_queue() == 0).await;
+    let taken = scene.termination.taken.lock().unwrap().clone();
+    let mut deadlines: Vec<(String, bool)> = taken
+        .into_iter()
+        .map(|order| (order.node_claim.unwrap_or_default().name, order.deadline.is_some()))
+        .collect();
+    deadlines.sort();
+    let expected = [("forged", false), ("runs", false), ("taken-back", true)];
+    assert_eq!(deadlines, expected.map(|(name, deadline)| (name.to_owned(), deadline)));
+    assert_eq!(scene.metrics.unconfirmed.get(), 2);
+    let events = scene.journal.list(10, "i-1".to_owned()).await;
+    assert!(events[0].detail.contains("not confirmed"), "{events:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ec2_that_does_not_answer_is_no_confirmation() {
+    let mut scene = Scene::new(PLAIN);
+    scene.claim("a", "i-1", json!({})).await;
+    scene.cloud.fail("DescribeInstances", "RequestLimitExceeded", "slow down");
+    scene.cloud.send(QUEUE, &spot_warning("i-1"));
+    scene.consume(1);
+    scene.until("the queue to be empty", |scene| scene.left_in_queue() == 0).await;
+    let taken = scene.termination.taken.lock().unwrap().clone();
+    assert_eq!((taken.len(), taken[0].deadline), (1, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_poison_message_goes_to_the_dead_letter_queue_where_there_is_one() {
+    let mut scene = Scene::new(PLAIN);
+    scene.claim("a", "i-1", json!({})).await;
+    if let Some(queue) = scene.cloud.state().queues.get_mut(QUEUE) {
+        queue.dead_letters_after = Some(5);
+    }
+    scene.termination.failures.lock().unwrap().extend((0..9).map(|_| Status::internal("cannot")));
+    scene.cloud.send(QUEUE, "{");
+    scene.cloud.send(QUEUE, &spot_warning("i-1"));
+    scene.consume(1);
+    scene.until("the queue to be empty", |scene| scene.left_in_queue() == 0).await;
+    let mut dead = scene.cloud.state().queues[QUEUE].dead.clone();
+    dead.sort_by_key(String::len);
+    assert_eq!(dead, ["{".to_owned(), spot_warning("i-1")]);
+    assert_eq!(scene.metrics.deleted.get(), 0);
+    let malformed = scene.metrics.received_by_type().into_iter().find(|(kind, _)| *kind == "malformed");
+    assert_eq!(malformed, Some(("malformed", 1)), "counted once");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_message_stays_until_termination_has_stored_the_removal() {
     let mut scene = Scene::new(PLAIN);
@@ -79,6 +140,7 @@ async fn what_cannot_be_understood_or_is_not_about_us_is_counted_and_deleted() {
     let told = scene.journal.list(10, String::new()).await;
     assert_eq!(told.len(), 6);
     assert!(told.iter().any(|entry| entry.detail.contains("eu-west-1")), "{told:?}");
+    assert_eq!(scene.metrics.refused.get_or_create(&Reason { reason: "region" }).get(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -86,7 +86,7 @@ impl Keeper {
                 && self.manage
                 && self.leadership.is_leader()
             {
-                tracing::info!(rule = wanted.name, why, "making or repairing the rule");
+                tracing::info!(rule = wanted.name, why, "creating or repairing the rule");
                 problem =
                     self.make(wanted, arn).await.err().map(|error| format!("{why}; {}", refusal(&error)));
             }
@@ -103,7 +103,7 @@ impl Keeper {
         if let Some(Rule { targets, .. }) = self.rules.rule(&name).await?
             && targets.iter().any(|target| target.id != TARGET_ID || target.arn != arn)
         {
-            tracing::warn!(rule = name, "the rule has other targets too; they stay");
+            tracing::warn!(rule = name, "the rule has other targets too; they are kept");
         }
         self.rules.put_rule(&name, &pattern).await?;
         let target = RuleTarget { id: TARGET_ID.to_owned(), arn: arn.to_owned() };
@@ -131,7 +131,10 @@ impl Keeper {
             changed
         });
         if news && !missing.is_empty() {
-            tracing::warn!(missing = missing.join("; "), "warnings of AWS will not all reach the queue");
+            tracing::warn!(
+                missing = missing.join("; "),
+                "some interruption notices will not reach the queue"
+            );
         }
     }
 }
@@ -144,7 +147,7 @@ fn refusal(error: &CloudError) -> String {
     match error.kind {
         ErrorKind::Unauthorized => {
             format!(
-                "not permitted to look after rules (events:ListRuleNamesByTarget, DescribeRule, ListTargetsByRule, PutRule, PutTargets): {error}"
+                "not permitted to manage the rules (events:ListRuleNamesByTarget, DescribeRule, ListTargetsByRule, PutRule, PutTargets): {error}"
             )
         }
         _ => format!("EventBridge does not answer as it should: {error}"),

@@ -49,21 +49,19 @@ pub(crate) const WANTED: [Wanted; 5] = [
     },
 ];
 
-/// EventBridge's longest rule name.
-const LONGEST_NAME: usize = 64;
+/// Longest prefix of a rule's name: EventBridge allows 64 characters, of which the longest of [`WANTED`] and a dash take 36. The
+/// IAM policy `interruption-rules` names rules by the same prefix.
+const LONGEST_PREFIX: usize = 28;
 
 impl Wanted {
     /// What this rule is called when we make it.
     pub(crate) fn name_for(&self, cluster: &str) -> String {
-        let room = LONGEST_NAME - self.name.len() - 1;
-        let kept: String = if cluster.len() <= room {
-            cluster.to_owned()
-        } else {
-            // Two long names that begin alike must not share a rule.
-            let short: String = cluster.chars().take(room - 9).collect();
-            format!("{short}-{:08x}", fnv(cluster))
-        };
-        format!("{kept}-{}", self.name)
+        if cluster.len() <= LONGEST_PREFIX {
+            return format!("{cluster}-{}", self.name);
+        }
+        // Two long names that begin alike must not share a rule.
+        let short: String = cluster.chars().take(LONGEST_PREFIX - 9).collect();
+        format!("{short}-{:08x}-{}", fnv(cluster), self.name)
     }
 
     pub(crate) fn pattern(&self) -> String {
@@ -187,8 +185,11 @@ mod tests {
         let (one, other) = ("c".repeat(99) + "1", "c".repeat(99) + "2");
         for wanted in WANTED {
             let names = [wanted.name_for(&one), wanted.name_for(&other)];
-            assert!(names.iter().all(|name| name.len() <= LONGEST_NAME), "{names:?}");
+            assert!(names.iter().all(|name| name.len() <= 64), "{names:?}");
             assert_ne!(names[0], names[1]);
+            // As deploy/aws/terraform writes it into the policy, and as the parameter RulePrefix is described.
+            let prefix = format!("{}-", &one[..19]);
+            assert!(names.iter().all(|name| name.starts_with(&prefix) && name.ends_with(wanted.name)));
         }
     }
 }

@@ -156,7 +156,7 @@ impl ConditionSet {
             sort(conditions);
             // A dependent that this release adds takes back the readiness an older one stated.
             if !is_new {
-                self.recompute(conditions, meta, now);
+                self.recompute(conditions, meta, READY, now);
             }
         }
         added
@@ -208,19 +208,20 @@ impl ConditionSet {
         }
         sort(conditions);
         if type_ != READY {
-            self.recompute(conditions, meta, now);
+            self.recompute(conditions, meta, type_, now);
         }
         true
     }
 
-    fn recompute(self, conditions: &mut Vec<Condition>, meta: &ObjectMeta, now: Timestamp) {
+    /// The message names what changed last first. Times are whole seconds; among equal ones `set` was the last.
+    fn recompute(self, conditions: &mut Vec<Condition>, meta: &ObjectMeta, set: &str, now: Timestamp) {
         let mut unhealthy: Vec<&Condition> = conditions
             .iter()
             .filter(|c| {
                 self.0.contains(&c.type_.as_str()) && !is_current_and(c, meta, &ConditionStatus::True)
             })
             .collect();
-        unhealthy.sort_by_key(|c| std::cmp::Reverse(c.last_transition_time.0));
+        unhealthy.sort_by_key(|c| (std::cmp::Reverse(c.last_transition_time.0), c.type_ != set));
         let message = || {
             let parts: Vec<_> = unhealthy.iter().map(|c| format!("{}={}", c.type_, c.status)).collect();
             parts.join(", ")

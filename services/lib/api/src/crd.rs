@@ -27,8 +27,8 @@ pub fn all() -> Vec<CustomResourceDefinition> {
 
 /// Files of `charts/karpenter-crd`: path within the chart, and content.
 ///
-/// The definitions are templates rather than `crds/`, because Helm never upgrades the latter. They hold no template
-/// expression, so `kubectl apply -f` takes them too.
+/// The definitions are plain files, so that `kubectl apply -f` takes them and the chart `karpenter` has them as its `crds/`, which
+/// Helm installs and never upgrades. The one template of `karpenter-crd` renders them with annotations, and upgrades them.
 pub fn chart() -> Result<Vec<(String, String)>, serde_saphyr::ser::Error> {
     let mut files = vec![("Chart.yaml".to_owned(), chart_yaml())];
     for crd in all() {
@@ -36,7 +36,7 @@ pub fn chart() -> Result<Vec<(String, String)>, serde_saphyr::ser::Error> {
         without_fractions(&mut definition);
         let yaml = serde_saphyr::to_string(&definition)?;
         let header = "# Written by crdgen from services/lib/api; change the Rust types instead.\n";
-        files.push((format!("templates/{}.yaml", crd.spec.names.plural), format!("{header}{yaml}")));
+        files.push((format!("files/{}.yaml", crd.spec.names.plural), format!("{header}{yaml}")));
     }
     Ok(files)
 }

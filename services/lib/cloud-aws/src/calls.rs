@@ -123,7 +123,8 @@ impl CallMetrics {
         self.failed.get_or_create(&labels).inc();
     }
 
-    pub(crate) fn batched(&self, batcher: &'static str, items: usize, open: Duration) {
+    /// One call that `items` requests shared; the first of them waited for so long.
+    pub fn batched(&self, batcher: &'static str, items: usize, open: Duration) {
         let name = BatcherName { batcher };
         self.batch_seconds.get_or_create(&name).observe(open.as_secs_f64());
         self.batch_sizes.get_or_create(&name).observe(items as f64);

@@ -77,5 +77,6 @@ fn profile(found: &aws_sdk_iam::types::InstanceProfile) -> InstanceProfile {
         path: found.path().to_owned(),
         created_at: timestamp(found.create_date()),
         role: found.roles().first().map(|role| role.role_name().to_owned()),
+        tags: found.tags().iter().map(|tag| (tag.key().to_owned(), tag.value().to_owned())).collect(),
     }
 }

@@ -30,4 +30,4 @@ mod zonal_shift;
 
 pub use calls::CallMetrics;
 pub use connect::{Aws, ConnectError, Keys, Options};
-pub use pace::{Limit, Limits};
+pub use pace::{InvalidLimits, Limit, Limits};

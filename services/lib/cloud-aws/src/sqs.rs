@@ -38,7 +38,8 @@ impl Aws {
             .get_queue_attributes()
             .queue_url(&url)
             .attribute_names(QueueAttributeName::QueueArn)
-            .attribute_names(QueueAttributeName::ApproximateNumberOfMessages);
+            .attribute_names(QueueAttributeName::ApproximateNumberOfMessages)
+            .attribute_names(QueueAttributeName::RedrivePolicy);
         match call.send().await.map_err(|e| cloud_error("GetQueueAttributes", &e)) {
             Ok(answer) => {
                 let read = |name| answer.attributes().and_then(|all| all.get(&name));
@@ -46,12 +47,14 @@ impl Aws {
                     arn: read(QueueAttributeName::QueueArn).cloned().unwrap_or_default(),
                     waiting: read(QueueAttributeName::ApproximateNumberOfMessages)
                         .and_then(|n| n.parse().ok()),
+                    dead_letters: read(QueueAttributeName::RedrivePolicy)
+                        .is_some_and(|text| !text.is_empty()),
                     url,
                 })
             }
             // Consuming needs no attributes; roles that allow only that are fine.
             Err(error) if error.kind == cloud::ErrorKind::Unauthorized => {
-                Ok(QueueInfo { url, arn: String::new(), waiting: None })
+                Ok(QueueInfo { url, arn: String::new(), waiting: None, dead_letters: false })
             }
             Err(error) => Err(error),
         }

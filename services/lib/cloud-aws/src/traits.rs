@@ -232,6 +232,10 @@ impl HealthSource for Aws {
     fn unhealthy(&self) -> Answer<'_, Vec<InstanceHealth>> {
         self.ec2().unhealthy().boxed()
     }
+
+    fn ending(&self, ids: Vec<String>) -> Answer<'_, BTreeSet<String>> {
+        self.ec2().ending(ids).boxed()
+    }
 }
 
 impl Queue for Aws {

@@ -11,9 +11,15 @@ pub const CLUSTER_TAG: &str = "eks:eks-cluster-name";
 pub const NODEPOOL_TAG: &str = model::labels::NODEPOOL;
 pub const NODECLASS_TAG: &str = model::labels::EC2NODECLASS;
 pub const NODECLAIM_TAG: &str = "karpenter.sh/nodeclaim";
+/// On instances of a fleet request that several claims shared: which of them an instance is for is written on the claim, and on
+/// the instance only later.
+pub const BATCH_TAG: &str = model::labels::LAUNCH_BATCH;
 pub const NAME_TAG: &str = "Name";
 
-/// Tag that marks a resource as owned by the cluster; its value is `owned`.
+/// Value of [`ownership_tag`].
+pub const OWNED: &str = "owned";
+
+/// Tag of a resource that the cluster owns; its value is [`OWNED`].
 pub fn ownership_tag(cluster: &str) -> String {
     format!("kubernetes.io/cluster/{cluster}")
 }
@@ -101,6 +107,14 @@ impl Instance {
     pub fn belongs_to(&self, cluster: &str) -> bool {
         ours(cluster).iter().all(|tag| tag.matches(&self.tags))
     }
+
+    /// For the instance that the NodeClaim's provider id names: the claim's own name and the cluster's ownership tag prove it
+    /// too. Older releases did not write `eks:eks-cluster-name`, and people edit tags. The name of another cluster refutes it.
+    pub fn belongs_to_claim(&self, cluster: &str, claim: &str) -> bool {
+        let is = |key: &str, value: &str| self.tags.get(key).is_some_and(|found| found == value);
+        let of_another_cluster = self.tags.get(CLUSTER_TAG).is_some_and(|name| name != cluster);
+        !of_another_cluster && is(NODECLAIM_TAG, claim) && is(&ownership_tag(cluster), OWNED)
+    }
 }
 
 impl InstanceState {
@@ -131,6 +145,11 @@ impl InstanceState {
 
     pub fn parse(text: &str) -> Self {
         Self::ALL.into_iter().find(|s| s.as_str() == text).unwrap_or(Self::Unknown)
+    }
+
+    /// Runs, or will soon. A state that this release does not know counts as running.
+    pub fn is_alive(self) -> bool {
+        matches!(self, Self::Pending | Self::Running | Self::Unknown)
     }
 
     /// On its way out or gone: asking EC2 to terminate it again changes nothing.

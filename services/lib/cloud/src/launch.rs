@@ -10,8 +10,7 @@ use crate::template::{Interface, LaunchTemplate, TemplateRef};
 use crate::{Answer, Tags};
 
 pub trait Launcher: Send + Sync {
-    /// Launches up to `request.count` instances now. `Ok` with fewer (or no) instances carries the reasons. Requests for
-    /// one instance that carry no token and are equal in everything may wait a moment to be merged into one call.
+    /// Launches up to `request.count` instances now. `Ok` with fewer (or no) instances carries the reasons.
     fn create_fleet(&self, request: FleetRequest) -> Answer<'_, FleetAnswer>;
 
     /// Asks EC2 whether it would accept the request; launches nothing and is not retried.
@@ -47,8 +46,8 @@ pub trait Launcher: Send + Sync {
 pub struct FleetRequest {
     /// Instances wanted.
     pub count: u32,
-    /// Makes the call idempotent: EC2 answers a repeated token with the first result. Requests with a token are never
-    /// merged.
+    /// Makes the call idempotent: EC2 answers a repeated token with the first result, or with
+    /// `IdempotentParameterMismatch` when the request is another.
     pub client_token: Option<String>,
     pub target: FleetTarget,
     /// Overrides are tried by `priority` rather than by EC2's own view of price (price overlays).
@@ -108,7 +107,7 @@ pub struct Launched {
 }
 
 /// Why an override gave nothing.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FleetError {
     pub code: String,
     pub message: String,
@@ -120,27 +119,9 @@ pub struct FleetError {
     pub spot: bool,
 }
 
-/// The code of the error that tells a caller whose share of a merged fleet was not launched, though EC2 named no reason.
-pub const TOO_FEW_INSTANCES: &str = "TooFewInstances";
-
 impl FleetError {
     pub fn kind(&self) -> ErrorKind {
-        match self.code.as_str() {
-            TOO_FEW_INSTANCES => ErrorKind::Unfulfillable,
-            code => classify(code, &self.message, Fault::Client),
-        }
-    }
-
-    pub fn too_few_instances() -> Self {
-        Self {
-            code: TOO_FEW_INSTANCES.to_owned(),
-            message: "EC2 launched fewer instances than were asked for and named no reason".to_owned(),
-            instance_type: None,
-            zone: None,
-            subnet_id: None,
-            template: None,
-            spot: false,
-        }
+        classify(&self.code, &self.message, Fault::Client)
     }
 }
 
@@ -180,7 +161,7 @@ mod tests {
     use super::*;
 
     fn answer(codes: &[&str]) -> FleetAnswer {
-        let error = |code: &&str| FleetError { code: (*code).to_owned(), ..FleetError::too_few_instances() };
+        let error = |code: &&str| FleetError { code: (*code).to_owned(), ..FleetError::default() };
         FleetAnswer { errors: codes.iter().map(error).collect(), ..FleetAnswer::default() }
     }
 

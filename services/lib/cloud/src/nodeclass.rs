@@ -108,6 +108,8 @@ pub struct InstanceProfile {
     pub created_at: Option<Timestamp>,
     /// Name of the attached role; IAM allows one.
     pub role: Option<String>,
+    /// IAM's listings leave them out.
+    pub tags: Tags,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! What interruption-watcher may do: consume its queue, look after the rules that feed it, and read instance health.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -32,6 +33,8 @@ pub struct QueueInfo {
     pub arn: String,
     /// Approximate number of waiting messages, where known.
     pub waiting: Option<u64>,
+    /// The queue has a dead-letter queue: SQS moves what is received too often there.
+    pub dead_letters: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,6 +110,10 @@ pub trait HealthSource: Send + Sync {
     /// Instances of the whole account with an impaired status or a scheduled event, by id. Not limited to our cluster: the
     /// caller keeps what it knows.
     fn unhealthy(&self) -> Answer<'_, Vec<InstanceHealth>>;
+
+    /// Those of the instances that EC2 says end now or are about to: stopping, stopped, shutting down, gone, or with a spot
+    /// request that is marked for it. An error means that nothing is known about any of the others.
+    fn ending(&self, ids: Vec<String>) -> Answer<'_, BTreeSet<String>>;
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

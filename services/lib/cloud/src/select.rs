@@ -8,6 +8,8 @@ pub enum Select {
     /// Security groups and images only. EC2's wildcards (`*`, `?`) are allowed.
     Names(Vec<String>),
     Tags(Vec<TagFilter>),
+    /// Images only: a name, wildcards allowed, and tags.
+    NameAndTags(String, Vec<TagFilter>),
 }
 
 /// A tag that must be there, with this value or with any.

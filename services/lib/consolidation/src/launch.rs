@@ -42,7 +42,7 @@ fn open<'a>(kind: &'a InstanceType, requirements: &'a Requirements) -> impl Iter
 }
 
 /// What a launch may cost: the dearest offering of the capacity type that it would prefer.
-pub fn worst_price(kind: &InstanceType, requirements: &Requirements) -> MicroDollars {
+fn worst_price(kind: &InstanceType, requirements: &Requirements) -> MicroDollars {
     let of = |capacity_type| {
         open(kind, requirements).filter(move |o| o.capacity_type == capacity_type).map(|o| o.price).max()
     };
@@ -50,38 +50,83 @@ pub fn worst_price(kind: &InstanceType, requirements: &Requirements) -> MicroDol
 }
 
 /// A new node as the consolidation rules look at it.
-pub(super) fn replacement_of(node: &NewNode, input: &ClusterInput) -> Replacement {
-    let pool = input.pools.iter().find(|p| p.name == node.pool);
-    let kinds: Vec<&InstanceType> =
-        node.instance_types.iter().filter_map(|name| options_of(pool?, name)).collect();
-    let requirements = &*node.requirements;
-    let capacity = requirements.get(labels::CAPACITY_TYPE);
+pub(super) fn replacement_of(node: &NewNode, pools: &[NodePool]) -> Replacement {
+    let pool = pool_of(node, pools);
+    let capacity = node.requirements.get(labels::CAPACITY_TYPE);
     let allows = |capacity_type: CapacityType| capacity.is_none_or(|r| r.contains(capacity_type.as_str()));
-    let types = kinds
-        .iter()
-        .map(|kind| TypeOption {
-            name: Arc::clone(&kind.name),
-            worst_price: worst_price(kind, requirements),
-            worst_spot_price: open(kind, requirements)
-                .filter(|o| o.capacity_type == CapacityType::Spot)
-                .map(|o| o.price)
-                .max(),
-        })
-        .collect();
-    let min_values = requirements
-        .min_values()
-        .map(|(key, wanted)| MinValues {
-            key: key.to_owned(),
-            wanted: wanted as usize,
-            values: kinds.iter().map(|kind| values_of(kind, key)).collect(),
-        })
-        .collect();
+    let spot = allows(CapacityType::Spot);
+    let option = |(name, worst): (&Arc<str>, MicroDollars)| TypeOption {
+        name: Arc::clone(name),
+        worst_price: worst,
+        worst_spot_price: spot.then_some(worst),
+    };
     Replacement {
-        types,
-        allows_spot: allows(CapacityType::Spot),
+        types: node.instance_types.iter().zip(worst_prices(node, pools)).map(option).collect(),
+        allows_spot: spot,
         allows_on_demand: allows(CapacityType::OnDemand),
-        min_values,
+        min_values: pool.map(|pool| min_values(node, pool)).unwrap_or_default(),
     }
+}
+
+fn pool_of<'a>(node: &NewNode, pools: &'a [NodePool]) -> Option<&'a NodePool> {
+    pools.iter().find(|pool| pool.name == node.pool)
+}
+
+/// What each type that is left may cost at worst.
+pub fn worst_prices(node: &NewNode, pools: &[NodePool]) -> Vec<MicroDollars> {
+    let pool = pool_of(node, pools);
+    let kind = |name: &Arc<str>| pool.and_then(|pool| options_of(pool, name));
+    let price = |name| kind(name).map_or(MicroDollars::MAX, |kind| worst_price(kind, &node.requirements));
+    node.instance_types.iter().map(price).collect()
+}
+
+/// Leaves only types with which all nodes together cost less than `ceiling`, whatever offering each gets: every node may cost
+/// what its cheapest type does at worst, and an equal share of what is saved beyond that. Nodes that could still become spot or
+/// on-demand are pinned to spot. A node that no type is left for keeps none.
+pub(super) fn keep_below(nodes: &mut [NewNode], ceiling: MicroDollars, pools: &[NodePool]) {
+    let prices: Vec<Vec<MicroDollars>> = nodes.iter().map(|node| worst_prices(node, pools)).collect();
+    let least = |of: &[MicroDollars]| of.iter().min().copied().unwrap_or(MicroDollars::MAX);
+    let together: MicroDollars = prices.iter().map(|of| least(of)).sum();
+    let spare = ceiling - together;
+    let share = MicroDollars::new((spare.get() - 1) / i64::try_from(nodes.len()).unwrap_or(i64::MAX).max(1));
+    for (node, of) in nodes.iter_mut().zip(&prices) {
+        let most = least(of) + share;
+        let kept = node.instance_types.iter().zip(of);
+        node.instance_types = kept
+            .filter(|(_, price)| together < ceiling && **price <= most)
+            .map(|(name, _)| Arc::clone(name))
+            .collect();
+        pin_spot(node, pools);
+        if let Some(pool) = pool_of(node, pools) {
+            choose_launch(node, pool);
+        }
+    }
+}
+
+/// An on-demand launch might be dearer than what it replaces. Types that cannot be had as spot go.
+fn pin_spot(node: &mut NewNode, pools: &[NodePool]) {
+    let capacity = node.requirements.get(labels::CAPACITY_TYPE);
+    let allows = |kind: CapacityType| capacity.is_none_or(|r| r.contains(kind.as_str()));
+    if allows(CapacityType::Spot) && allows(CapacityType::OnDemand) {
+        let mut requirements = (*node.requirements).clone();
+        requirements.replace(Requirement::is(labels::CAPACITY_TYPE, labels::SPOT));
+        node.requirements = Arc::new(requirements);
+        let prices = worst_prices(node, pools);
+        let open = node.instance_types.iter().zip(prices).filter(|(_, price)| *price < MicroDollars::MAX);
+        node.instance_types = open.map(|(name, _)| Arc::clone(name)).collect();
+    }
+}
+
+/// The minimums of flexibility that a new node's types must meet together.
+pub fn min_values(node: &NewNode, pool: &NodePool) -> Vec<MinValues> {
+    let kinds: Vec<&InstanceType> =
+        node.instance_types.iter().filter_map(|name| options_of(pool, name)).collect();
+    let demand = |(key, wanted): (&str, u32)| MinValues {
+        key: key.to_owned(),
+        wanted: wanted as usize,
+        values: kinds.iter().map(|kind| values_of(kind, key)).collect(),
+    };
+    node.requirements.min_values().map(demand).collect()
 }
 
 fn values_of(kind: &InstanceType, key: &str) -> BTreeSet<String> {
@@ -91,21 +136,8 @@ fn values_of(kind: &InstanceType, key: &str) -> BTreeSet<String> {
     }
 }
 
-/// Keeps only some types of a new node, by index, and chooses its launch again.
-pub(super) fn narrow(node: &mut NewNode, types: &[usize], pin_spot: bool, input: &ClusterInput) {
-    node.instance_types = types.iter().map(|&t| Arc::clone(&node.instance_types[t])).collect();
-    if pin_spot {
-        let mut requirements = (*node.requirements).clone();
-        requirements.replace(Requirement::is(labels::CAPACITY_TYPE, labels::SPOT));
-        node.requirements = Arc::new(requirements);
-    }
-    if let Some(pool) = input.pools.iter().find(|p| p.name == node.pool) {
-        choose_launch(node, pool);
-    }
-}
-
 /// The launch that a node is priced at, among the types that are left to it.
-pub fn choose_launch(node: &mut NewNode, pool: &NodePool) {
+pub(super) fn choose_launch(node: &mut NewNode, pool: &NodePool) {
     let kinds = pool.instance_types.iter().filter(|kind| node.instance_types.contains(&kind.name));
     let found = kinds
         .flat_map(|kind| open(kind, &node.requirements).map(move |o| (kind, o)))

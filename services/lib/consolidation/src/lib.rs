@@ -1,14 +1,22 @@
-//! Consolidation of a whole cluster on paper: pods are placed first, then nodes are taken away or replaced, one command
-//! after the other, each on the state that the earlier ones leave, until nothing is left to gain.
+//! Which nodes go: the search over all candidates, and the simulated removal that it judges. The rules are [`policy`]'s, the simulation
+//! is the solver's. No clock and no I/O.
 //!
-//! The choice is [`policy::consolidation`]'s, the what-if is the solver's; here the state is kept and commands are applied.
-//! The command line plans manifests with it, and the provisioner the live cluster. No clock and no I/O; looks past what only
-//! time decides: every node counts as quiet, and budgets with a schedule, which depend on the hour, do not count.
+//! ```text
+//! Situation ──> search ── questions ──> what_if (solver), or the provisioner's RPC ── answers ──> search ──> proposals
+//! run: the same on paper, one command after the other until nothing is left to gain, for `plan --consolidate`
+//! ```
 
 mod launch;
+mod placement;
+mod pool;
 mod run;
+pub mod search;
+mod situation;
 mod state;
+pub mod what_if;
 
+#[cfg(test)]
+mod replay_tests;
 #[cfg(test)]
 mod tests;
 
@@ -18,10 +26,13 @@ use std::sync::Arc;
 use api::convert::Obstacle;
 use api::nodepool::NodePool;
 use model::price::MicroDollars;
+use policy::Method;
 use solver::{NewNode, PodRef};
 
-pub use launch::{choose_launch, worst_price};
-pub use run::run;
+pub use launch::{min_values, worst_prices};
+pub use pool::{budget_specs, churn_settings};
+pub use run::{drive, run, simulation_options};
+pub use situation::situation;
 
 /// What is known beyond the solver's input.
 #[derive(Default)]
@@ -58,32 +69,6 @@ pub struct Consolidated {
     pub after: MicroDollars,
     /// There was no time to look at everything.
     pub timed_out: bool,
-}
-
-/// How a command was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
-    Empty,
-    Multi,
-    Single,
-}
-
-impl Method {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Empty => "empty",
-            Self::Multi => "multi",
-            Self::Single => "single",
-        }
-    }
-
-    /// As on claims and in metrics.
-    pub fn reason(self) -> &'static str {
-        match self {
-            Self::Empty => "Empty",
-            Self::Multi | Self::Single => "Underutilized",
-        }
-    }
 }
 
 /// One removal.

@@ -6,15 +6,14 @@ use std::sync::Arc;
 use model::labels;
 use model::node::{Node, NodeState};
 use model::pod::Pod;
-use model::pool::ClusterInput;
+use model::pool::{ClusterInput, NodePool};
 use model::price::MicroDollars;
 use model::quantity::Quantity;
 use model::resources::{HUGE_PAGES_PREFIX, MEMORY, Resources};
-use policy::consolidation::{COST_UNIT, Candidate};
 use solver::{Change, NewNode, Plan, PodRef, Snapshot};
 
 use crate::launch::{options_of, price_in};
-use crate::{Blocked, Rest, name_of};
+use crate::name_of;
 
 pub(super) struct State {
     pub(super) input: ClusterInput,
@@ -88,7 +87,7 @@ impl State {
     /// Brings up a node, without pods. Its reservation, if it has one, is used up by one.
     pub(super) fn launch(&mut self, node: &NewNode, number: usize) -> Arc<str> {
         let name: Arc<str> = Arc::from(name_of(number));
-        let launched = launched(node, &name, &self.input);
+        let launched = launched(node, &name, &self.input.pools);
         self.changes.extend(launched.iter().cloned().map(Change::NodeSet));
         self.input.nodes.extend(launched);
         if let Some(id) = &node.launch.reservation {
@@ -144,8 +143,8 @@ impl State {
     }
 }
 
-fn launched(node: &NewNode, name: &Arc<str>, input: &ClusterInput) -> Option<Node> {
-    let pool = input.pools.iter().find(|p| p.name == node.pool)?;
+fn launched(node: &NewNode, name: &Arc<str>, pools: &[NodePool]) -> Option<Node> {
+    let pool = pools.iter().find(|p| p.name == node.pool)?;
     let kind = options_of(pool, &node.launch.instance_type)?;
     let mut own = pool.labels.clone();
     own.extend(node.requirements.labels());
@@ -191,7 +190,7 @@ fn launched(node: &NewNode, name: &Arc<str>, input: &ClusterInput) -> Option<Nod
 }
 
 /// Capacity less overhead, and memory less what is set aside as huge pages; never negative.
-fn allocatable(capacity: &Resources, overhead: &Resources) -> Resources {
+pub(super) fn allocatable(capacity: &Resources, overhead: &Resources) -> Resources {
     let mut free = capacity.clone();
     free.sub(overhead);
     let huge: Quantity =
@@ -199,62 +198,4 @@ fn allocatable(capacity: &Resources, overhead: &Resources) -> Resources {
     let memory = free.get(MEMORY) - huge;
     free.insert(MEMORY, memory);
     free.into_iter().map(|(name, q)| (name, if q.is_negative() { Quantity::ZERO } else { q })).collect()
-}
-
-/// Nodes that may be taken away, and why the others may not.
-pub(super) fn candidates(state: &State, rest: &Rest) -> (Vec<Candidate>, Vec<Blocked>) {
-    let mut pods: BTreeMap<&Arc<str>, Vec<&Pod>> = BTreeMap::new();
-    for pod in &state.input.pods {
-        if let Some(node) = &pod.node {
-            pods.entry(node).or_default().push(pod);
-        }
-    }
-    let (mut candidates, mut blocked) = (Vec::new(), Vec::new());
-    for node in state.input.nodes.iter().filter(|n| n.managed() && n.registered) {
-        let own = pods.get(&node.name).map(Vec::as_slice).unwrap_or_default();
-        match obstacle(node, own, rest) {
-            Some(reason) => blocked.push(Blocked { node: node.name.to_string(), reason }),
-            None => candidates.extend(candidate(node, own, state, rest)),
-        }
-    }
-    (candidates, blocked)
-}
-
-fn obstacle(node: &Node, pods: &[&Pod], rest: &Rest) -> Option<String> {
-    if !node.initialized {
-        return Some("node is not initialized yet".to_owned());
-    }
-    if node.state == NodeState::Deleting {
-        return Some("node is being deleted".to_owned());
-    }
-    if rest.held_nodes.contains(&node.name) {
-        return Some(format!("node has {}", labels::DO_NOT_DISRUPT));
-    }
-    let pool = node.pool.as_ref()?;
-    if !rest.pools.contains_key(pool) {
-        return Some(format!("its NodePool {pool} is not in the input"));
-    }
-    pods.iter().find_map(|pod| {
-        let key = (Arc::clone(&pod.namespace), Arc::clone(&pod.name));
-        let obstacle = rest.facts.get(&key)?.obstacle.as_ref()?;
-        Some(format!("pod {} {obstacle}", pod.key()))
-    })
-}
-
-fn candidate(node: &Node, pods: &[&Pod], state: &State, rest: &Rest) -> Option<Candidate> {
-    let cost = |pod: &&&Pod| {
-        let key = (Arc::clone(&pod.namespace), Arc::clone(&pod.name));
-        rest.facts.get(&key).map_or(COST_UNIT, |facts| facts.eviction_cost).max(0)
-    };
-    let key = node.price_key();
-    Some(Candidate {
-        node: Arc::clone(&node.name),
-        pool: Arc::clone(node.pool.as_ref()?),
-        instance_type: key.map(|k| Arc::from(k.instance_type)),
-        price: price_in(&state.input, node).unwrap_or(MicroDollars::ZERO),
-        spot: node.labels.get(labels::CAPACITY_TYPE).is_some_and(|c| c == labels::SPOT),
-        reschedule_cost: COST_UNIT
-            + pods.iter().filter(|p| p.reschedulable && !p.buffer).map(|p| cost(&p)).sum::<i64>(),
-        holds_buffers: pods.iter().any(|p| p.buffer),
-    })
 }

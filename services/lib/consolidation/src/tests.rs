@@ -31,7 +31,7 @@ fn kind(name: &str, cpu: &str, price: i64) -> InstanceType {
     InstanceType::new(name, &Default::default(), resources(cpu), Resources::new(), vec![offering])
 }
 
-fn node(name: &str) -> Node {
+pub(super) fn node(name: &str) -> Node {
     let own = [
         (labels::NODEPOOL, "default"),
         (labels::INSTANCE_TYPE, "large"),
@@ -86,7 +86,7 @@ fn input() -> ClusterInput {
     }
 }
 
-fn rest(disruption: &str) -> Rest {
+pub(super) fn rest(disruption: &str) -> Rest {
     let text = format!(
         r#"{{"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {{"name": "default"}}, "spec": {{
             "disruption": {disruption},
@@ -96,7 +96,7 @@ fn rest(disruption: &str) -> Rest {
     Rest { pools: [(Arc::from("default"), Arc::new(pool))].into(), ..Rest::default() }
 }
 
-const ALWAYS: &str = r#"{"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]}"#;
+pub(super) const ALWAYS: &str = r#"{"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]}"#;
 
 fn found(input: ClusterInput, rest: &Rest) -> Consolidated {
     let options = Options::default();
@@ -113,7 +113,7 @@ fn nodes_go_until_nothing_is_left_to_gain() {
     let [command] = found.commands.as_slice() else { panic!("{found:?}") };
     assert_eq!((command.remove.len(), command.nodes.len()), (1, 0));
     assert_eq!(command.savings, MicroDollars::new(400_000));
-    assert_eq!(command.method.reason(), "Underutilized");
+    assert_eq!(command.method.reason().as_str(), "Underutilized");
     let gone = command.remove[0].to_string();
     assert!(!command.moves.is_empty() && command.moves.iter().all(|m| m.from == gone && m.to != gone));
     assert!(!found.timed_out);
@@ -127,7 +127,7 @@ fn an_empty_node_goes_as_empty_and_a_dear_one_is_replaced() {
     let mut input = input();
     input.pods.retain(|p| &*p.name == "a");
     let found = found(input, &rest(ALWAYS));
-    let methods: Vec<&str> = found.commands.iter().map(|c| c.method.as_str()).collect();
+    let methods: Vec<&str> = found.commands.iter().map(|c| c.method.consolidation_type()).collect();
     assert_eq!(methods, ["empty", "single"], "{found:?}");
     let replaced = &found.commands[1];
     assert_eq!((&*replaced.nodes[0].launch.instance_type, replaced.first), ("small", 0));
@@ -164,4 +164,46 @@ fn budgets_and_policies_of_pools_hold() {
     ] {
         assert!(found(input(), &rest(disruption)).commands.is_empty(), "{disruption}");
     }
+}
+
+fn annotated(key: &str, value: &str) -> Rest {
+    let mut rest = rest(ALWAYS);
+    for pool in rest.pools.values_mut() {
+        let annotations = Arc::make_mut(pool).metadata.annotations.get_or_insert_default();
+        annotations.insert(key.to_owned(), value.to_owned());
+    }
+    rest
+}
+
+#[test]
+fn several_new_nodes_are_planned_only_where_the_pool_opted_in() {
+    let mut input = input();
+    input.pods = vec![pod("a", Some("one")), pod("b", Some("one"))];
+    for pod in &mut input.pods {
+        let spec = Arc::make_mut(&mut pod.spec);
+        spec.requests = [("cpu", "2".parse().unwrap())].into_iter().collect();
+    }
+    input.nodes.truncate(1);
+    // The type of the node cannot be launched any more, so that only two small nodes can replace it.
+    let mut large = kind("large", "4", 400_000);
+    large.offerings[0].available = false;
+    input.pools[0].instance_types = Arc::new(vec![large, kind("small", "2", 150_000)]);
+    let plain = found(input.clone(), &rest(ALWAYS));
+    assert!(plain.commands.is_empty(), "{plain:?}");
+    let opted_in = found(input, &annotated(labels::MANY_FOR_MANY, "true"));
+    let [command] = opted_in.commands.as_slice() else { panic!("{opted_in:?}") };
+    assert_eq!((command.remove.len(), command.nodes.len()), (1, 2));
+}
+
+#[test]
+fn settings_of_the_pool_against_churn_hold_in_a_plan() {
+    let mut input = input();
+    input.pods.retain(|p| &*p.name == "a");
+    input.nodes.truncate(1);
+    // A node of $0.15 for one of $0.40 saves 62 %.
+    let enough = found(input.clone(), &annotated(labels::MINIMUM_SAVING, "60%"));
+    assert_eq!(enough.commands.len(), 1, "{enough:?}");
+    let too_little = found(input, &annotated(labels::MINIMUM_SAVING, "70%"));
+    assert!(too_little.commands.is_empty(), "{too_little:?}");
+    assert!(too_little.blocked[0].reason.contains("asks for at least"), "{too_little:?}");
 }

@@ -24,6 +24,15 @@ pub struct InstanceType {
     /// Sum of kube-reserved, system-reserved and eviction threshold. Allocatable is capacity less this.
     pub overhead: Resources,
     pub offerings: Vec<Offering>,
+    pub overlaid: Overlaid,
+}
+
+/// What NodeOverlays set on a type.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Overlaid {
+    /// Of some offering.
+    pub price: bool,
+    pub capacity: bool,
 }
 
 /// One way to launch a type: where, how bought, for how much.
@@ -49,6 +58,15 @@ pub struct Reservation {
     pub capacity: u32,
     /// `default` or `capacity-block`, the value of the reservation-type label.
     pub kind: Arc<str>,
+    /// EC2 may take it back early.
+    pub interruptible: bool,
+}
+
+impl Reservation {
+    /// The value of the label that says whether it is interruptible.
+    pub fn interruptible_label(&self) -> &'static str {
+        if self.interruptible { "true" } else { "false" }
+    }
 }
 
 /// Order of preference at launch: reserved, else spot, else on-demand.
@@ -121,8 +139,11 @@ impl InstanceType {
         if !reservations.is_empty() {
             define(labels::CAPACITY_RESERVATION_ID, reservations.iter().map(|r| &*r.id).collect());
             define(labels::CAPACITY_RESERVATION_TYPE, reservations.iter().map(|r| &*r.kind).collect());
+            let interruptible = reservations.iter().map(|r| r.interruptible_label()).collect();
+            define(labels::CAPACITY_RESERVATION_INTERRUPTIBLE, interruptible);
         }
-        Self { name: Arc::from(name), requirements, capacity, overhead, offerings }
+        let overlaid = Overlaid::default();
+        Self { name: Arc::from(name), requirements, capacity, overhead, offerings, overlaid }
     }
 }
 

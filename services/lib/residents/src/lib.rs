@@ -5,17 +5,18 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Pod, Toleration as ApiToleration};
+use k8s_openapi::api::core::v1::{Pod, ResourceRequirements, Toleration as ApiToleration};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector as ApiSelector, ObjectMeta};
 use model::catalog::LabelMap;
 use model::do_not_disrupt::DoNotDisrupt;
 use model::labels;
 use model::pod::{LabelSelector, SelectorOperator, SelectorRequirement};
+use model::quantity::Quantity;
 use model::taint::{Taint, Toleration};
 use policy::drain;
 use policy::drain::pdb::Pdb;
-use policy::drain::pod::{Deletion, Owner, Phase};
+use policy::drain::pod::{Deletion, Owner, Phase, Size};
 
 const DEFAULT_GRACE_SECONDS: i64 = 30;
 
@@ -48,6 +49,9 @@ impl Labels {
 pub struct Fields<'a> {
     pub node_name: Option<&'a str>,
     pub priority_class_name: Option<&'a str>,
+    pub priority: Option<i32>,
+    /// From [`size`].
+    pub size: Size,
     pub grace_seconds: Option<i64>,
     pub tolerations: &'a [ApiToleration],
     pub volumes: Vec<Volume<'a>>,
@@ -67,6 +71,18 @@ pub struct Volume<'a> {
     pub ephemeral: bool,
 }
 
+/// What the containers request together; what cannot be read counts as nothing.
+pub fn size<'a>(containers: impl Iterator<Item = Option<&'a ResourceRequirements>>) -> Size {
+    let mut total = Size::default();
+    for requests in containers.filter_map(|resources| resources?.requests.as_ref()) {
+        let amount = |name: &str| requests.get(name).and_then(|text| text.0.parse::<Quantity>().ok());
+        let (cpu, memory) = (amount("cpu").unwrap_or_default(), amount("memory").unwrap_or_default());
+        total.cpu_milli = total.cpu_milli.saturating_add(cpu.milli_ceil());
+        total.memory_bytes = total.memory_bytes.saturating_add(memory.value_ceil());
+    }
+    total
+}
+
 /// A bound pod and its node.
 pub fn pod(pod: &Pod, shared: &mut Labels) -> Option<(Arc<str>, drain::Pod)> {
     let (spec, status) = (pod.spec.as_ref()?, pod.status.as_ref());
@@ -80,6 +96,8 @@ pub fn pod(pod: &Pod, shared: &mut Labels) -> Option<(Arc<str>, drain::Pod)> {
     let fields = Fields {
         node_name: spec.node_name.as_deref(),
         priority_class_name: spec.priority_class_name.as_deref(),
+        priority: spec.priority,
+        size: size(spec.containers.iter().map(|container| container.resources.as_ref())),
         grace_seconds: spec.termination_grace_period_seconds,
         tolerations: spec.tolerations.as_deref().unwrap_or_default(),
         volumes: volumes.collect(),
@@ -119,6 +137,8 @@ pub fn resident(
         } else {
             Owner::Other
         },
+        priority: fields.priority.unwrap_or(0),
+        size: fields.size,
         critical: matches!(
             fields.priority_class_name,
             Some("system-cluster-critical" | "system-node-critical")

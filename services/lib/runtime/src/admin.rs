@@ -1,9 +1,8 @@
 //! The admin HTTP server: metrics and probes for machines, debug pages for people who switched them on. Not
 //! authenticated, so it tells nothing that is secret and changes nothing.
 
-use std::{fmt, io, net::SocketAddr, time::Duration};
+use std::{fmt, io, sync::Arc, time::Duration};
 
-use anyhow::Context as _;
 use axum::{
     Router,
     body::Body,
@@ -12,12 +11,26 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
-use tokio::{net::TcpListener, runtime::Handle, sync::mpsc};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::{conn::auto, graceful::GracefulShutdown},
+    service::TowerToHyperService,
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    runtime::Handle,
+    sync::{Semaphore, mpsc},
+    task::JoinSet,
+};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Metrics, Readiness, metrics_page::Format};
+use crate::{Metrics, Readiness, grpc, metrics_page::Format};
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// Pages of metrics that are written at once. Each takes a thread of the pool that plans are computed on, and anybody may ask.
+const PAGES: usize = 8;
+/// For the head of a request: who connects and says nothing is sent away.
+const SLOWEST_HEAD: Duration = Duration::from_secs(10);
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 #[derive(Clone)]
@@ -26,13 +39,42 @@ pub struct Admin {
     pub readiness: Readiness,
     /// Whether /debug/ pages are served.
     pub profiling: bool,
+    pages: Arc<Semaphore>,
+    slowest_head: Duration,
 }
 
 impl Admin {
-    /// Serves until `stop`.
+    pub fn new(metrics: Metrics, readiness: Readiness, profiling: bool) -> Self {
+        Self {
+            metrics,
+            readiness,
+            profiling,
+            pages: Arc::new(Semaphore::new(PAGES)),
+            slowest_head: SLOWEST_HEAD,
+        }
+    }
+
+    /// Serves until `stop`, and then lets pages under way be read to their end. Connections are limited like those of gRPC.
     pub async fn serve(self, listener: TcpListener, stop: CancellationToken) -> anyhow::Result<()> {
-        let stopped = stop.cancelled_owned();
-        axum::serve(listener, self.routes()).with_graceful_shutdown(stopped).await.context("serve admin HTTP")
+        let mut http = auto::Builder::new(TokioExecutor::new()).http1_only();
+        http.http1().timer(TokioTimer::new()).header_read_timeout(self.slowest_head);
+        let routes = self.routes();
+        let (ready, mut incoming) = mpsc::channel(1);
+        let accepting =
+            grpc::accept(listener, |stream| std::future::ready(Ok::<TcpStream, _>(stream)), ready, stop);
+        let serving = async {
+            let (graceful, mut connections) = (GracefulShutdown::new(), JoinSet::new());
+            while let Some(accepted) = incoming.recv().await {
+                let Ok(stream) = accepted else { continue };
+                let service = TowerToHyperService::new(routes.clone());
+                let connection = http.serve_connection(TokioIo::new(stream), service).into_owned();
+                connections.spawn(graceful.watch(connection));
+                while connections.try_join_next().is_some() {}
+            }
+            graceful.shutdown().await;
+        };
+        tokio::join!(accepting, serving);
+        Ok(())
     }
 
     fn routes(self) -> Router {
@@ -47,16 +89,15 @@ impl Admin {
     }
 }
 
-pub async fn bind(addr: SocketAddr) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(addr).await.with_context(|| format!("listen on {addr}"))
-}
-
 /// Pieces that wait for the reader. Counted metrics fit all at once, so that nobody who counts waits for a slow reader.
 const WAITING_PIECES: usize = 64;
 /// A reader that takes nothing for this long is given up.
 const SLOWEST_READER: Duration = Duration::from_secs(10);
 
 async fn metrics(State(admin): State<Admin>, headers: HeaderMap) -> Response {
+    let Ok(page) = Arc::clone(&admin.pages).try_acquire_owned() else {
+        return (StatusCode::SERVICE_UNAVAILABLE, "too many readers of metrics\n").into_response();
+    };
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let (kind, format) = if accept.contains("application/openmetrics-text") {
         (OPEN_METRICS, Format::OpenMetrics)
@@ -73,6 +114,7 @@ async fn metrics(State(admin): State<Admin>, headers: HeaderMap) -> Response {
         };
         // Without the mark of its end the reader is told that the page is incomplete.
         let _ = admin.metrics.write(format, |piece| send(Some(piece))).and_then(|()| send(None));
+        drop(page);
     });
     let body = futures::stream::unfold(Some(written), |written| async {
         let mut written = written?;
@@ -125,7 +167,7 @@ mod tests {
     }
 
     fn admin(profiling: bool) -> Admin {
-        Admin { metrics: Metrics::new(Service::Termination), readiness: Readiness::default(), profiling }
+        Admin::new(Metrics::new(Service::Termination), Readiness::default(), profiling)
     }
 
     #[tokio::test]
@@ -158,5 +200,43 @@ mod tests {
     async fn debug_pages_are_there_only_when_switched_on() {
         assert_eq!(get(&admin(false), "/debug/tasks", "").await.0, StatusCode::NOT_FOUND);
         assert_eq!(get(&admin(true), "/debug/tasks", "").await.0, StatusCode::OK);
+    }
+
+    /// What is answered to these bytes until the server closes the connection.
+    async fn exchange(admin: Admin, sent: &[u8]) -> String {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (addr, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
+        let asking = async {
+            let mut stream = TcpStream::connect(addr).await.unwrap();
+            stream.write_all(sent).await.unwrap();
+            let mut answer = Vec::new();
+            let _ = stream.read_to_end(&mut answer).await;
+            stop.cancel();
+            String::from_utf8(answer).unwrap()
+        };
+        let (served, answer) = tokio::join!(admin.serve(listener, stop.clone()), asking);
+        served.unwrap();
+        answer
+    }
+
+    #[tokio::test]
+    async fn who_connects_and_says_nothing_is_sent_away() {
+        let whole = b"GET /healthz HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+        let answer = exchange(admin(false), whole).await;
+        assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.ends_with("ok\n"), "{answer}");
+        let impatient = Admin { slowest_head: Duration::from_millis(20), ..admin(false) };
+        let answer = exchange(impatient, &whole[..20]).await;
+        assert!(!answer.contains("200 OK"), "{answer}");
+    }
+
+    #[tokio::test]
+    async fn readers_of_metrics_beyond_the_limit_are_refused_and_probes_are_not() {
+        let admin = admin(false);
+        let held = Arc::clone(&admin.pages).try_acquire_many_owned(PAGES as u32).unwrap();
+        assert_eq!(get(&admin, "/metrics", "").await.0, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(get(&admin, "/readyz", "").await.0, StatusCode::OK);
+        drop(held);
+        assert_eq!(get(&admin, "/metrics", "").await.0, StatusCode::OK);
     }
 }

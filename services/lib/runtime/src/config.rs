@@ -4,7 +4,12 @@
 //! A wrong flag or value gives one line on stderr that names it, and exit status 64 (`EX_USAGE`). An environment variable
 //! that is set but empty counts as not set, because charts write such for values nobody gave.
 
-use std::{net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    process::ExitCode,
+    time::Duration,
+};
 
 use clap::{ArgAction, Args, Parser, error::ErrorKind};
 
@@ -28,8 +33,8 @@ pub struct ProcessConfig {
     #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT")]
     pub otlp_endpoint: Option<http::Uri>,
 
-    /// Address of the admin HTTP server: /metrics, /healthz, /readyz.
-    #[arg(long, env = "ADMIN_ADDR", default_value = "0.0.0.0:8080")]
+    /// Address of the admin HTTP server: /metrics, /healthz, /readyz. `[::]` is every address, IPv4 included.
+    #[arg(long, env = "ADMIN_ADDR", default_value = "[::]:8080")]
     pub admin_addr: SocketAddr,
 
     /// Port of the admin HTTP server, in place of the one in the admin address (Karpenter's name for it).
@@ -40,8 +45,8 @@ pub struct ProcessConfig {
     #[arg(long, env = "HEALTH_PROBE_PORT")]
     pub health_probe_port: Option<u16>,
 
-    /// Address the gRPC server listens on.
-    #[arg(long, env = "GRPC_ADDR", default_value = "0.0.0.0:9090")]
+    /// Address the gRPC server listens on. `[::]` is every address, IPv4 included.
+    #[arg(long, env = "GRPC_ADDR", default_value = "[::]:9090")]
     pub grpc_addr: SocketAddr,
 
     /// host:port under which other services reach this replica [default: pod IP and gRPC port, else the gRPC address].
@@ -60,9 +65,13 @@ pub struct ProcessConfig {
     #[arg(long, env = "SYSTEM_NAMESPACE", default_value = "kube-system")]
     pub namespace: String,
 
-    /// File with the ServiceAccount token (audience rpc.karpenter.sh) shown to other services; read again as it changes.
-    #[arg(long, env = "RPC_TOKEN_FILE", default_value = "/var/run/secrets/rpc.karpenter.sh/token")]
-    pub rpc_token_file: PathBuf,
+    /// ServiceAccount that all five services run as, where they share one in place of karpenter-<service> each.
+    #[arg(long, env = "SHARED_SERVICE_ACCOUNT")]
+    pub shared_service_account: Option<String>,
+
+    /// Directory with a ServiceAccount token for each service to call, in a file of its name; read again as they change.
+    #[arg(long, env = "RPC_TOKEN_DIR", default_value = "/var/run/secrets/rpc.karpenter.sh")]
+    pub rpc_token_dir: PathBuf,
 
     /// How long to finish or hand over work after SIGTERM; keep it below the pod's termination grace period.
     #[arg(long, env = "SHUTDOWN_GRACE", default_value = "20s", value_parser = go_duration)]
@@ -95,6 +104,10 @@ pub struct ProcessConfig {
           action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub shadow_mode: bool,
 
+    /// What was not stored in shadow mode, by all clients of this process.
+    #[arg(skip)]
+    pub shadow_record: crate::shadow::Record,
+
     /// Switch TLS and caller authentication OFF. For a run on one machine only.
     #[arg(long, env = "INSECURE_LOCAL", default_value = "false", value_parser = boolean,
           action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
@@ -110,19 +123,16 @@ impl ProcessConfig {
         std::iter::once(first).chain(second.filter(|second| *second != first)).collect()
     }
 
-    /// Where others reach a server bound to `bound`. An unspecified address (0.0.0.0) is of no use to a caller, so
-    /// without a pod IP it becomes loopback: right for a run on one machine, and in a pod POD_IP is set.
+    /// Where others reach a server bound to `bound`. An unspecified address (`[::]`, 0.0.0.0) is of no use to a caller, so
+    /// without a pod IP it becomes IPv4's loopback, on which both listen: right for a run on one machine, and in a pod
+    /// POD_IP is set.
     pub fn advertised(&self, bound: SocketAddr) -> SocketAddr {
         if let Some(given) = self.advertise_addr {
             let port = if given.port() == 0 { bound.port() } else { given.port() };
             return SocketAddr::new(given.ip(), port);
         }
-        let loopback = || match bound {
-            SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
-            SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
-        };
         let ip = match bound.ip() {
-            ip if ip.is_unspecified() => self.pod_ip.unwrap_or_else(loopback),
+            ip if ip.is_unspecified() => self.pod_ip.unwrap_or_else(|| Ipv4Addr::LOCALHOST.into()),
             ip => ip,
         };
         SocketAddr::new(ip, bound.port())
@@ -227,7 +237,7 @@ mod tests {
     #[test]
     fn defaults_are_those_of_the_reference() {
         let Tried { process, settings } = parse(&[]).unwrap();
-        assert_eq!(process.admin_addrs(), ["0.0.0.0:8080".parse().unwrap()]);
+        assert_eq!(process.admin_addrs(), ["[::]:8080".parse().unwrap()]);
         assert_eq!((process.kube_client_qps, process.kube_client_burst), (200, 300));
         assert_eq!(process.namespace, "kube-system");
         assert!(!process.insecure_local && !process.disable_leader_election && !process.enable_profiling);
@@ -279,14 +289,15 @@ mod tests {
     #[test]
     fn reference_port_names_move_and_add_admin_ports() {
         let process = parse(&["--metrics-port=9000", "--health-probe-port=9001"]).unwrap().process;
-        assert_eq!(process.admin_addrs(), ["0.0.0.0:9000".parse().unwrap(), "0.0.0.0:9001".parse().unwrap()]);
+        assert_eq!(process.admin_addrs(), ["[::]:9000".parse().unwrap(), "[::]:9001".parse().unwrap()]);
     }
 
     #[test]
     fn a_replica_advertises_an_address_that_others_can_reach() {
-        let bound = "0.0.0.0:9090".parse().unwrap();
+        let bound = "[::]:9090".parse().unwrap();
         let advertised = |args: &[&str]| parse(args).unwrap().process.advertised(bound).to_string();
         assert_eq!(advertised(&[]), "127.0.0.1:9090");
+        assert_eq!(advertised(&["--pod-ip=2001:db8::7"]), "[2001:db8::7]:9090");
         assert_eq!(advertised(&["--pod-ip=10.1.2.3"]), "10.1.2.3:9090");
         assert_eq!(advertised(&["--pod-ip=10.1.2.3", "--advertise-addr=192.0.2.1:444"]), "192.0.2.1:444");
     }

@@ -1,4 +1,4 @@
-//! The client of the Kubernetes API that a whole service shares: bounded rate, user agent, timeouts, and no retries of its
+//! The client of the Kubernetes API that a whole service shares: bounded rate, user agent, deadlines, and no retries of its
 //! own. Every caller here acts again on its next tick, and a 429 may be a PodDisruptionBudget's answer to an eviction, not
 //! an overloaded server.
 
@@ -14,7 +14,7 @@ use kube::{Client, Config, client::ClientBuilder};
 use tokio::time::{Instant, Sleep};
 use tower::{Layer, Service as TowerService, util::option_layer};
 
-use crate::{ProcessConfig, Service, kube_calls::CountCalls, shadow::Shadow};
+use crate::{ProcessConfig, Service, kube_calls::CountCalls, kube_limits::Deadlines, shadow::Shadow};
 
 /// From kubeconfig or the pod's ServiceAccount.
 pub async fn connect(service: Service, config: &ProcessConfig) -> anyhow::Result<Client> {
@@ -32,7 +32,7 @@ pub fn build(service: Service, config: &ProcessConfig, mut kube: Config) -> anyh
     let rate = RateLimit { per_second: config.kube_client_qps, burst: config.kube_client_burst };
     let builder = ClientBuilder::try_from(kube).context("set up the Kubernetes client")?;
     let shadow = option_layer(config.shadow_mode.then(|| Shadow::new(service, config)));
-    Ok(builder.with_layer(&CountCalls).with_layer(&shadow).with_layer(&rate).build())
+    Ok(builder.with_layer(&Deadlines).with_layer(&CountCalls).with_layer(&shadow).with_layer(&rate).build())
 }
 
 /// A token bucket: `burst` requests at once, refilled at `per_second`.

@@ -17,6 +17,7 @@ use prometheus_client::{
 
 use crate::{
     Service, kube_calls,
+    kube_limits::WatchAges,
     metrics_page::{Format, Page},
     process_metrics::ProcessCollector,
 };
@@ -139,6 +140,7 @@ impl Metrics {
             m.events_dropped.clone(),
         );
         m.register_collector(ProcessCollector::new(service));
+        m.register_collector(WatchAges);
         kube_calls::register(m);
         metrics
     }

@@ -2,21 +2,21 @@
 
 use std::{fmt::Debug, net::SocketAddr, sync::Arc, time::SystemTime};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::ConfigMap};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     Check, Metrics, Process, ProcessConfig, Readiness, Service,
-    admin::{self, Admin},
+    admin::Admin,
     events::{self, Recorder},
     grpc::{Current, GrpcServer, Keyring, Methods, Outgoing, Peers, Publisher, Subject, TokenFile, VALIDITY},
-    kube_client,
+    kube_client, kube_limits,
     lease::{Elector, Leadership, Timing},
-    notes,
+    listen, notes,
+    shadow::NodeClaim,
     watch::{Index, Streamed, Watch},
 };
 
@@ -114,6 +114,11 @@ impl Shell {
         let metrics = self.metrics.clone();
         let (elector, leadership) =
             Elector::new(client, namespace, &name, &self.replica, Timing::default(), metrics);
+        // A shadow writes nothing, and is there to be compared with Karpenter.
+        let elector = match self.config.shadow_mode {
+            true => elector,
+            false => elector.after_karpenter(self.readiness.note("karpenter")),
+        };
         self.process.spawn("lease", elector.run(stop));
         leadership
     }
@@ -124,7 +129,7 @@ impl Shell {
         let namespace = self.config.namespace.clone();
         let lease = callee.lease(&self.config.leader_election_name);
         let outgoing = Outgoing {
-            token: secure.then(|| Arc::new(TokenFile::new(&self.config.rpc_token_file))),
+            token: secure.then(|| Arc::new(TokenFile::new(&self.config.rpc_token_dir.join(callee.as_str())))),
             families: self.metrics.rpc_client.clone(),
             methods: Arc::new(Methods::read(&[proto::FILE_DESCRIPTOR_SET])?),
         };
@@ -155,10 +160,19 @@ impl Shell {
     pub async fn serve(&mut self, server: GrpcServer) -> anyhow::Result<Addresses> {
         let secure = !self.config.insecure_local;
         let client = secure.then(|| self.kube.clone());
+        let mut server = server.shared_account(self.config.shared_service_account.clone());
+        if self.config.shadow_mode {
+            server = server.telling_of(self.config.shadow_record.clone());
+            self.watch_outcome();
+        }
         let assembled = server.assemble(self.service, &self.config.namespace, &self.metrics, client)?;
-        let listener = TcpListener::bind(self.config.grpc_addr).await;
-        let listener = listener.with_context(|| format!("listen on {} for gRPC", self.config.grpc_addr))?;
+        let listener = listen::bind(self.config.grpc_addr).await.context("gRPC")?;
         let bound = listener.local_addr().context("read the gRPC port")?;
+        if !secure && (!bound.ip().is_loopback() || self.config.pod_ip.is_some()) {
+            bail!(
+                "--insecure-local lets everybody in, so it needs a loopback --grpc-addr, not {bound}, and no pod"
+            );
+        }
         let advertised = self.config.advertised(bound);
 
         let keyring = secure.then(|| self.keyring(advertised)).transpose()?;
@@ -169,23 +183,30 @@ impl Shell {
         let published = self.readiness.check("trust", "address and certificate to be published");
 
         let mut admins = Vec::new();
+        let admin = Admin::new(self.metrics.clone(), self.readiness.clone(), self.config.enable_profiling);
         for addr in self.config.admin_addrs() {
-            let listener = admin::bind(addr).await.context("admin HTTP")?;
+            let listener = listen::bind(addr).await.context("admin HTTP")?;
             admins.push(listener.local_addr().context("read the admin port")?);
-            let admin = Admin {
-                metrics: self.metrics.clone(),
-                readiness: self.readiness.clone(),
-                profiling: self.config.enable_profiling,
-            };
-            self.process.spawn("admin", admin.serve(listener, self.stop()));
+            self.process.spawn("admin", admin.clone().serve(listener, self.stop()));
         }
         let (readiness, stop) = (self.readiness.clone(), self.stop());
+        self.process.spawn("stale-watches", kube_limits::note_stale(readiness.note("watches"), stop.clone()));
         // Leaves time for what happens after the last call: handing over the Lease, sending the last spans.
         let drain = self.config.shutdown_grace.mul_f64(0.75);
         self.process.spawn("trust", publisher.run(published, stop.clone()));
         self.process.spawn("grpc", assembled.serve(listener, tls, readiness, stop, drain));
         tracing::info!(grpc = %bound, %advertised, admin = ?admins, replica = self.replica, tls = secure, "listening");
         Ok(Addresses { grpc: bound, admin: admins })
+    }
+
+    /// What really happens beside a shadow. The provisioner, which may watch NodeClaims, tells for all.
+    fn watch_outcome(&mut self) {
+        if self.service == Service::Provisioner {
+            let (claims, record) =
+                (Watch::<NodeClaim>::all(self.kube.clone()), self.config.shadow_record.clone());
+            let unasked = Readiness::default();
+            self.watch_with("shadow-outcome", claims, record, unasked.check("nodeclaims", "first look"));
+        }
     }
 
     fn keyring(&self, advertised: SocketAddr) -> anyhow::Result<Keyring> {

@@ -1,8 +1,8 @@
 //! One watch of one kind, feeding one index (or several: a pair of indexes is an index), for as long as the process lives.
 //!
 //! An index sees [`Change::Reset`] with everything at first and after every relist, and single changes in between, so it is
-//! never half filled. An object that does not parse is left out, counted, and named in one warning; the others go on. A
-//! lost connection or an expired resource version is made good here with jittered backoff; the index keeps what it had.
+//! never half filled. An object that does not parse is left out, counted, and named in one warning; the others go on. Its
+//! deletion names no version that an index could take, so a full list follows. A lost connection or an expired resource version is made good here with jittered backoff; the index keeps what it had.
 
 use std::{collections::HashSet, fmt::Debug, future::Future, sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use kube::{
     runtime::watcher::{self, Event},
 };
 use serde::de::DeserializeOwned;
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
@@ -24,6 +24,11 @@ use crate::{Check, Metrics, log_format::chain, metrics::Kind};
 const SLOWEST: Duration = Duration::from_secs(3);
 const QUICKEST: Duration = Duration::from_millis(250);
 const PAGE: u32 = 500;
+/// The API server ends a watch after this many seconds, and one that has been silent for five seconds longer counts as broken and is opened
+/// again: a connection that swallows packets blinds a service for little more than a minute. Bookmarks make reopening cheap.
+const WATCH_SECONDS: u32 = 60;
+/// After the deletion of an object that does not parse; long enough that many of them cost one list.
+const LIST_AGAIN: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change<K> {
@@ -114,7 +119,7 @@ impl<K: Resource<DynamicType = ()>> Watch<K> {
     }
 
     fn of(api: Api<DeserializeGuard<K>>) -> Self {
-        Self { api, config: watcher::Config::default().page_size(PAGE), slim: |_| {} }
+        Self { api, config: watcher::Config::default().page_size(PAGE).timeout(WATCH_SECONDS), slim: |_| {} }
     }
 
     /// Takes off what nobody reads from each object as soon as it is parsed, so that no list holds it.
@@ -179,17 +184,27 @@ where
         stop: CancellationToken,
     ) -> anyhow::Result<()> {
         let kind = K::kind(&()).into_owned();
-        let mut stream = std::pin::pin!(watcher::watcher(self.api, self.config));
+        let open = || watcher::watcher(self.api.clone(), self.config.clone()).boxed();
+        let mut stream = open();
         let mut failing: Option<BackoffIter> = None;
+        let mut list_again: Option<Instant> = None;
         loop {
+            let due = list_again.unwrap_or_else(Instant::now);
             let event = tokio::select! {
                 biased;
                 () = stop.cancelled() => return Ok(()),
+                () = tokio::time::sleep_until(due), if list_again.is_some() => {
+                    (stream, list_again) = (open(), None);
+                    continue;
+                }
                 event = stream.next() => event,
             };
             match event {
                 Some(Ok(event)) => {
                     let complete = matches!(event, Event::InitDone);
+                    if matches!(&event, Event::Delete(object) if object.0.is_err()) {
+                        list_again.get_or_insert_with(|| Instant::now() + LIST_AGAIN);
+                    }
                     // The beginning of a list is announced before anything was asked, and proves nothing.
                     if !matches!(event, Event::Init) && failing.take().is_some() {
                         info!(kind, "watch works again");

@@ -7,7 +7,6 @@ use std::sync::{
 
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use super::*;
 use crate::{
@@ -205,4 +204,46 @@ async fn a_streamed_list_comes_object_by_object_and_says_when_it_is_complete() {
     assert!(readiness.is_ready());
     stop.cancel();
     task.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_object_that_does_not_parse_any_more_leaves_the_index() {
+    let lists = AtomicUsize::new(0);
+    let mut run = run(move |asked| {
+        if !asked.target.contains("watch=true") {
+            return match lists.fetch_add(1, Ordering::SeqCst) {
+                0 => list(10, vec![pod("a", 1), pod("b", 2)]),
+                _ => list(20, vec![pod("b", 2)]),
+            };
+        }
+        match asked.target.contains("resourceVersion=10") {
+            true => Reply::OpenAfter(vec![event("DELETED", malformed("a"))]),
+            false => Reply::OpenAfter(vec![]),
+        }
+    });
+    assert_eq!(run.changes.recv().await.unwrap(), "=a,b");
+    assert_eq!(run.changes.recv().await.unwrap(), "=b");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_without_a_word_is_opened_again_within_75_seconds() {
+    let watches = Arc::new(Mutex::new(Vec::<Instant>::new()));
+    let log = watches.clone();
+    let mut run = run(move |asked| {
+        if !asked.target.contains("watch=true") {
+            return list(10, vec![pod("a", 1)]);
+        }
+        assert!(asked.target.contains("timeoutSeconds=60"), "{}", asked.target);
+        let mut watches = log.lock().unwrap();
+        watches.push(Instant::now());
+        match watches.len() {
+            1 => Reply::OpenAfter(vec![]),
+            _ => Reply::OpenAfter(vec![event("ADDED", pod("b", 11))]),
+        }
+    });
+    assert_eq!(run.changes.recv().await.unwrap(), "=a");
+    assert_eq!(run.changes.recv().await.unwrap(), "+b");
+    let watches = watches.lock().unwrap().clone();
+    let silent = watches[1] - watches[0];
+    assert!(silent <= Duration::from_secs(75), "{silent:?}");
 }

@@ -36,12 +36,12 @@ impl Backlog {
         Self { groups, placeable: Default::default() }
     }
 
-    pub(crate) fn all<'w>(&self, world: &'w World) -> Vec<Demand<'w>> {
-        self.groups.iter().map(|group| demand(world, group)).collect()
-    }
-
-    /// Without pods that nothing in the cluster could hold, whatever nodes are removed from it.
-    pub(crate) fn placeable<'w>(&self, world: &'w World, policy: PreferencePolicy) -> Vec<Demand<'w>> {
+    /// Every group, and whether anything in the cluster could hold its pods, whatever nodes are removed from it.
+    pub(crate) fn demands<'w>(
+        &self,
+        world: &'w World,
+        policy: PreferencePolicy,
+    ) -> impl Iterator<Item = Demand<'w>> {
         let known = self.placeable[usize::from(policy == PreferencePolicy::Ignore)].get_or_init(|| {
             let could = |class: &ClassData| {
                 !class.spec.uses_resource_claims
@@ -49,14 +49,12 @@ impl Backlog {
             };
             self.groups.iter().map(|(class, _)| could(world.classes.get(*class))).collect()
         });
-        let worth = self.groups.iter().zip(known).filter(|(_, placeable)| **placeable);
-        worth.map(|(group, _)| demand(world, group)).collect()
+        let demand = |((class, pods), placeable): (&(ClassId, Vec<u32>), &bool)| {
+            let pods = pods.iter().map(|pod| &world.pending[*pod as usize]).collect();
+            Demand { class: *class, origin: Origin::Pending, placeable: *placeable, pods }
+        };
+        self.groups.iter().zip(known).map(demand)
     }
-}
-
-fn demand<'w>(world: &'w World, (class, pods): &(ClassId, Vec<u32>)) -> Demand<'w> {
-    let pods = pods.iter().map(|pod| &world.pending[*pod as usize]).collect();
-    Demand { class: *class, origin: Origin::Pending, pods }
 }
 
 /// Whether a new node of some pool, or some node that exists, could hold one pod if it were empty. Limits, topology and other

@@ -8,9 +8,8 @@ use std::sync::Arc;
 use model::catalog::{CapacityType, Offering};
 use model::labels;
 use model::requirement::Requirement;
+use packing::Bits;
 use rustc_hash::FxHashMap;
-
-use crate::bits::Bits;
 
 pub(crate) type CellId = usize;
 
@@ -27,6 +26,7 @@ pub(crate) struct Cell {
 pub(crate) struct ReservationData {
     pub(crate) id: Arc<str>,
     pub(crate) kind: Arc<str>,
+    pub(crate) interruptible: &'static str,
     /// The least that any offering reports.
     pub(crate) capacity: u32,
 }
@@ -61,6 +61,7 @@ impl Cells {
                 self.reservations.push(ReservationData {
                     id: Arc::clone(&r.id),
                     kind: Arc::clone(&r.kind),
+                    interruptible: r.interruptible_label(),
                     capacity: r.capacity,
                 });
             }
@@ -96,7 +97,7 @@ impl Cells {
             labels::CAPACITY_TYPE => Some(cell.capacity_type.as_str()),
             labels::CAPACITY_RESERVATION_ID => reservation.map(|r| &*r.id),
             labels::CAPACITY_RESERVATION_TYPE => reservation.map(|r| &*r.kind),
-            labels::CAPACITY_RESERVATION_INTERRUPTIBLE => reservation.map(|_| "false"),
+            labels::CAPACITY_RESERVATION_INTERRUPTIBLE => reservation.map(|r| r.interruptible),
             _ => None,
         }
     }

@@ -43,10 +43,10 @@ pub(crate) struct ClassData {
 /// One rung of the ladder, interned.
 #[derive(Clone, Debug)]
 pub(crate) struct Variant {
-    /// One per combination of volume alternatives; usually a single one.
+    /// One per OR-term of the node affinity and combination of volume alternatives; usually a single one.
     pub(crate) asked: SmallVec<[ReqSetId; 1]>,
-    /// Without preferences and volumes: decides which domains the pod itself could use.
-    pub(crate) strict: ReqSetId,
+    /// Without preferences and volumes: decides which domains the pod itself could use. One per OR-term.
+    pub(crate) strict: SmallVec<[ReqSetId; 1]>,
     pub(crate) tolerations: TolSetId,
     pub(crate) host_groups: Vec<GroupId>,
     pub(crate) domain_groups: Vec<GroupId>,
@@ -223,8 +223,9 @@ fn variant(
     let (spec, namespace) = (&*pod.spec, &*pod.namespace);
     let mut rules: Vec<Rule> =
         rung.spread.iter().map(|s| Rule::of_spread(s, spec, &rung.tolerations, namespace)).collect();
+    rules.extend(Rule::of_terms(&rung.affinity, spec, namespace, registry.namespaces));
     let terms = [
-        (Kind::Affinity, &rung.affinity),
+        (Kind::Affinity, &rung.preferred_affinity),
         (Kind::AntiAffinity { required: true }, &rung.anti_affinity),
         (Kind::AntiAffinity { required: false }, &rung.preferred_anti_affinity),
     ];
@@ -243,20 +244,28 @@ fn variant(
             stated_anti.push(id);
         }
     }
-    let asked = if volume_terms.is_empty() {
-        SmallVec::from_elem(registry.sets.requirements.add(rung.asked.clone()), 1)
-    } else {
-        let with = |term: &Requirements| {
-            let mut both = rung.asked.clone();
-            both.add_all(term);
-            both
-        };
-        let all: Vec<Requirements> = volume_terms.iter().map(with).collect();
-        all.into_iter().map(|r| registry.sets.requirements.add(r)).collect()
+    let with = |(own, term): (&Requirements, &Requirements)| {
+        let mut both = own.clone();
+        both.add_all(term);
+        both
     };
+    let asked = match volume_terms {
+        [] => rung.asked.clone(),
+        terms => rung.asked.iter().flat_map(|own| terms.iter().map(move |term| with((own, term)))).collect(),
+    };
+    let mut interned = |all: Vec<Requirements>| -> SmallVec<[ReqSetId; 1]> {
+        let mut ids = SmallVec::new();
+        for id in all.into_iter().map(|own| registry.sets.requirements.add(own)) {
+            if !ids.contains(&id) {
+                ids.push(id);
+            }
+        }
+        ids
+    };
+    let (asked, strict) = (interned(asked), interned(rung.strict.clone()));
     Variant {
         asked,
-        strict: registry.sets.requirements.add(rung.strict.clone()),
+        strict,
         tolerations: registry.sets.tolerations.add(rung.tolerations.clone()),
         host_groups,
         domain_groups,

@@ -3,6 +3,7 @@
 
 use model::quantity::Quantity;
 use model::resources::{self, Resources};
+pub(crate) use packing::{fits, times};
 use rustc_hash::FxHashMap;
 
 pub(crate) const CPU: usize = 0;
@@ -98,23 +99,4 @@ impl Dims {
             .map(|(dim, amount)| (self.names[dim].clone(), self.quantity(dim, *amount)))
             .collect()
     }
-}
-
-/// `request <= room` in every column.
-pub(crate) fn fits(request: &[i64], room: &[i64]) -> bool {
-    request.iter().zip(room).all(|(want, have)| want <= have)
-}
-
-/// How many times `request` goes into `room`; zero if any column of `room` is negative.
-pub(crate) fn times(request: &[i64], room: &[i64]) -> u32 {
-    let mut least = i64::from(u32::MAX);
-    for (&want, &have) in request.iter().zip(room) {
-        if have < 0 {
-            return 0;
-        }
-        if want > 0 {
-            least = least.min(have / want);
-        }
-    }
-    u32::try_from(least).unwrap_or(u32::MAX)
 }

@@ -7,10 +7,10 @@ use model::labels;
 use model::price::MicroDollars;
 use model::requirement::Requirement;
 use model::requirements::Requirements;
+use packing::Bits;
+use packing::LowerBound;
 use rustc_hash::FxHashMap;
 
-use crate::bits::Bits;
-use crate::bound::LowerBound;
 use crate::engine::bin::Bin;
 use crate::engine::demand::{DemandId, Origin};
 use crate::engine::state::State;
@@ -152,7 +152,7 @@ pub(crate) fn plan(
     plan.unschedulable.extend(distrusted);
     // Nothing costs less than nothing.
     let least = (plan.cost == MicroDollars::ZERO).then_some(MicroDollars::ZERO);
-    plan.lower_bound = lower_bound.map(LowerBound::get).or(least);
+    plan.lower_bound = lower_bound.map(|bound| MicroDollars::new(bound.get())).or(least);
     plan
 }
 

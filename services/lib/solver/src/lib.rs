@@ -12,14 +12,15 @@
 //!   A snapshot is immutable and cheap to clone; any number of threads may ask it questions.
 //! - [`solve`] places all pods without a home. [`simulate`] does so in a cluster without some nodes and with some more
 //!   pods; [`simulate_many`] answers many removal sets on all cores.
+//! - [`schedule`] says where kube-scheduler would put the pods of removed nodes, which need not be where the plan puts them.
 //! - [`explain()`] says why a pod is where it is, or why it is nowhere.
 //!
 //! Inside: pods that no rule can tell apart are one class, requirements are bit sets over types and offerings, resources
-//! are columns of integers. `engine` holds every feasibility rule and places pods; `pack` chooses orders and types by price;
-//! `bound` proves how much better a plan could be.
+//! are columns of integers. `engine` holds every feasibility rule and places pods; `pack` makes a packing problem of what was
+//! placed and a plan of its solution, which the crate `packing` finds; `bound` relaxes the whole to prove how much better a plan
+//! could be.
 
 mod backlog;
-mod bits;
 mod bound;
 mod cells;
 pub mod check;
@@ -29,6 +30,7 @@ mod dims;
 mod engine;
 mod explain;
 mod finish;
+mod kube_scheduler;
 mod nodes;
 mod options;
 mod pack;
@@ -46,6 +48,7 @@ mod volumes;
 mod world;
 
 pub use explain::{Explanation, PoolMiss, Rule, explain, relaxed};
+pub use kube_scheduler::{Order, Scheduled, Target, schedule};
 pub use options::{Effort, MinValuesPolicy, Options, PreferencePolicy};
 pub use plan::{ExistingNode, Launch, NewNode, Plan, PodRef, Unschedulable};
 pub use snapshot::Snapshot;

@@ -10,8 +10,8 @@ use model::requirement::Requirement;
 use model::requirements::Requirements;
 use model::resources::{self, Resources};
 use model::taint::{Effect, Taint};
+use packing::Bits;
 
-use crate::bits::Bits;
 use crate::cells::Cells;
 use crate::dims::Dims;
 use crate::reach::{Offer, Reach, WellKnown};

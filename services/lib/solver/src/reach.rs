@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use model::labels;
 use model::requirement::Requirement;
 use model::requirements::Requirements;
+use packing::Bits;
 
-use crate::bits::Bits;
 use crate::cells::{Cells, is_cell_key};
 use crate::table::TypeTable;
 

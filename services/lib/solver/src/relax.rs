@@ -1,8 +1,8 @@
 //! The relaxation ladder: what a pod asks for with all its preferences, then with fewer and fewer of them.
 //!
-//! Each rung drops the first thing that can be dropped: an earlier OR-term of the required node affinity, the heaviest
-//! preferred pod affinity, then anti-affinity, then node affinity, a `ScheduleAnyway` spread, and last it puts up with soft
-//! taints.
+//! Each rung drops the first thing that can be dropped: the heaviest preferred pod affinity, then anti-affinity, then node
+//! affinity, a `ScheduleAnyway` spread, and last it tolerates soft taints. The OR-terms of the required node affinity are on
+//! every rung: any of them will do, as kube-scheduler has it, and the price decides.
 
 use std::fmt;
 
@@ -11,15 +11,17 @@ use model::requirements::Requirements;
 use model::taint::Toleration;
 
 use crate::options::PreferencePolicy;
+use crate::pools::required_alternatives;
 
 /// What is in force on one rung.
 #[derive(Clone, Debug)]
 pub(crate) struct Rung<'a> {
-    /// Node selector and the first remaining required term.
-    pub(crate) strict: Requirements,
-    /// The strict part and the heaviest remaining preferred term.
-    pub(crate) asked: Requirements,
+    /// Node selector and required node affinity: one per OR-term.
+    pub(crate) strict: Vec<Requirements>,
+    /// The same with the heaviest remaining preferred term.
+    pub(crate) asked: Vec<Requirements>,
     pub(crate) affinity: Vec<&'a PodAffinityTerm>,
+    pub(crate) preferred_affinity: Vec<&'a PodAffinityTerm>,
     pub(crate) anti_affinity: Vec<&'a PodAffinityTerm>,
     pub(crate) preferred_anti_affinity: Vec<&'a PodAffinityTerm>,
     pub(crate) spread: Vec<&'a TopologySpread>,
@@ -46,7 +48,6 @@ pub(crate) fn given_up(spec: &PodSpec, policy: PreferencePolicy, soft_taints: bo
 /// One thing that a pod gives up.
 #[derive(Clone, Debug)]
 pub(crate) enum Dropped<'a> {
-    RequiredTerm(&'a Requirements),
     Affinity(i32, &'a PodAffinityTerm),
     AntiAffinity(i32, &'a PodAffinityTerm),
     NodeTerm(&'a WeightedNodeTerm),
@@ -57,7 +58,6 @@ pub(crate) enum Dropped<'a> {
 impl fmt::Display for Dropped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::RequiredTerm(term) => write!(f, "the alternative {term} of its required node affinity"),
             Self::Affinity(weight, term) => {
                 write!(f, "preferred pod affinity by {} (weight {weight})", term.topology_key)
             }
@@ -72,7 +72,6 @@ impl fmt::Display for Dropped<'_> {
 }
 
 struct State<'a> {
-    required: &'a [Requirements],
     /// Heaviest first; ties in declaration order.
     node_terms: Vec<&'a WeightedNodeTerm>,
     pod_affinity: Vec<(i32, &'a PodAffinityTerm)>,
@@ -95,7 +94,6 @@ impl<'a> State<'a> {
         node_terms.sort_by_key(|t| -t.weight);
         let hard = |s: &&TopologySpread| s.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule;
         Self {
-            required: &spec.required_node_affinity,
             node_terms,
             pod_affinity: weighted(&spec.preferred_affinity),
             pod_anti_affinity: weighted(&spec.preferred_anti_affinity),
@@ -105,10 +103,7 @@ impl<'a> State<'a> {
     }
 
     fn relax(&mut self, soft_taints: bool) -> Option<Dropped<'a>> {
-        if let [first, _, ..] = self.required {
-            self.required = &self.required[1..];
-            Some(Dropped::RequiredTerm(first))
-        } else if !self.pod_affinity.is_empty() {
+        if !self.pod_affinity.is_empty() {
             let (weight, term) = self.pod_affinity.remove(0);
             Some(Dropped::Affinity(weight, term))
         } else if !self.pod_anti_affinity.is_empty() {
@@ -129,13 +124,10 @@ impl<'a> State<'a> {
     }
 
     fn rung(&self, spec: &'a PodSpec) -> Rung<'a> {
-        let mut strict = Requirements::from_labels(spec.node_selector.iter().map(|(k, v)| (k, v.as_str())));
-        if let Some(term) = self.required.first() {
-            strict.add_all(term);
-        }
+        let strict = required_alternatives(spec);
         let mut asked = strict.clone();
         if let Some(heaviest) = self.node_terms.first() {
-            asked.add_all(&heaviest.term);
+            asked.iter_mut().for_each(|own| own.add_all(&heaviest.term));
         }
         let mut tolerations = spec.tolerations.clone();
         if self.tolerates_soft {
@@ -143,12 +135,11 @@ impl<'a> State<'a> {
         }
         let preferred =
             |terms: &[(i32, &'a PodAffinityTerm)]| terms.iter().map(|(_, t)| *t).collect::<Vec<_>>();
-        let mut affinity: Vec<_> = spec.affinity.iter().collect();
-        affinity.extend(preferred(&self.pod_affinity));
         Rung {
             strict,
             asked,
-            affinity,
+            affinity: spec.affinity.iter().collect(),
+            preferred_affinity: preferred(&self.pod_affinity),
             anti_affinity: spec.anti_affinity.iter().collect(),
             preferred_anti_affinity: preferred(&self.pod_anti_affinity),
             spread: self.spread.clone(),

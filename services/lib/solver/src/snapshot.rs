@@ -10,11 +10,11 @@ use model::pool::{ClusterInput, NodePool};
 use model::price::MicroDollars;
 use model::resources::Resources;
 use model::taint::{Effect, Taint};
+use packing::Bits;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::NodeId;
-use crate::bits::Bits;
 use crate::cells::Cells;
 use crate::classes::{ClassId, Classes, Registry, selector_keys};
 use crate::dims::Dims;

@@ -15,6 +15,7 @@ use crate::nodes::PodEntry;
 use crate::options::{Effort, Options};
 use crate::pack::by_price as pack;
 use crate::pack::greedy::{self, Leftover};
+use crate::pack::realize::cheapest_single;
 use crate::plan::{Plan, PodRef, Unschedulable};
 use crate::snapshot::Snapshot;
 use crate::update::NeedsRebuild;
@@ -30,7 +31,7 @@ pub fn solve(snapshot: &Snapshot, options: &Options, keep_going: &(dyn Fn() -> b
 /// First fit, decreasing, and nothing else: what plans are measured against, and never dearer than.
 pub fn first_fit(snapshot: &Snapshot, options: &Options) -> Plan {
     let world = &*snapshot.world;
-    let demands = demands(world, world.backlog().all(world), pods_to_place(world, &[]));
+    let demands = demands(world, pending(world, options), pods_to_place(world, &[]));
     let (state, leftover) = place_all(world, options, &demands, &[], &|| true);
     let mut plan = finish::plan(&state, &leftover, None, &|| true);
     plan.unschedulable.extend(rejected(world));
@@ -54,11 +55,7 @@ pub fn simulate(
     }
     let world = &*snapshot.world;
     let removed: Vec<u32> = remove.iter().map(|node| node.0).collect();
-    let waiting = match options.report_pending {
-        true => world.backlog().all(world),
-        false => world.backlog().placeable(world, options.preferences),
-    };
-    let demands = demands(world, waiting, pods_to_place(world, &removed));
+    let demands = demands(world, pending(world, options), pods_to_place(world, &removed));
     let deadline = Deadline::new(keep_going);
     let mut plan = decide(world, options, &demands, &removed, &|| deadline.keep_going());
     plan.timed_out = deadline.passed();
@@ -95,8 +92,17 @@ fn unknown_to(
     plan
 }
 
+/// Pods that have no node: all of them, or only those that could have one where nobody asks about the others.
+fn pending<'w>(world: &'w World, options: &Options) -> Vec<Demand<'w>> {
+    let demands = world.backlog().demands(world, options.preferences);
+    demands.filter(|demand| demand.placeable || options.report_pending).collect()
+}
+
 /// Pods that have a node now and need another.
-fn pods_to_place<'a>(world: &'a World, removed: &'a [u32]) -> impl Iterator<Item = (&'a PodEntry, Origin)> {
+pub(crate) fn pods_to_place<'a>(
+    world: &'a World,
+    removed: &'a [u32],
+) -> impl Iterator<Item = (&'a PodEntry, Origin)> {
     let of_node = |node: &'a crate::nodes::NodeData| node.pods.iter().filter(|p| p.reschedulable);
     let deleting = world
         .deleting
@@ -116,6 +122,9 @@ fn decide(
     keep_going: &(dyn Fn() -> bool + Sync),
 ) -> Plan {
     let (state, leftover) = place_all(world, options, demands, removed, keep_going);
+    if let (Effort::Quick, Some(cheaper)) = (options.effort, cheapest_single(&state)) {
+        return finish::plan(&cheaper, &leftover, None, keep_going);
+    }
     let full = options.effort == Effort::Full && !leftover.timed_out;
     let parts = pack::parts(&state, options.effort, keep_going);
     // Where packing is the whole problem, it proves its own bound.
@@ -163,7 +172,8 @@ fn by_priority(world: &World, demands: &[Demand<'_>], leftover: &Leftover) -> Op
     };
     let mut order: Vec<DemandId> = (0..demands.len() as DemandId).collect();
     let differ = order.windows(2).any(|w| priority(w[0]) != priority(w[1]));
-    (leftover.total() > 0 && !leftover.timed_out && differ).then(|| {
+    let some_left = demands.iter().zip(&leftover.counts).any(|(demand, left)| demand.placeable && *left > 0);
+    (some_left && !leftover.timed_out && differ).then(|| {
         order.sort_by_key(|d| priority(*d));
         order
     })

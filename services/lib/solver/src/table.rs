@@ -9,8 +9,8 @@ use model::catalog::{InstanceType, Offering};
 use model::labels;
 use model::requirement::Requirement;
 use model::resources::{self, Resources};
+use packing::Bits;
 
-use crate::bits::Bits;
 use crate::cells::{CellId, Cells, is_cell_key};
 use crate::dims::Dims;
 

@@ -9,9 +9,9 @@ use model::labels;
 use model::pod::LabelSelector;
 use model::pool::DaemonSet;
 use model::taint::Taint;
+use packing::Bits;
 
 use crate::backlog::Backlog;
-use crate::bits::Bits;
 use crate::cells::Cells;
 use crate::classes::{ClassData, Classes};
 use crate::dims::Dims;

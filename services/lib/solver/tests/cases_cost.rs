@@ -205,3 +205,67 @@ fn replicas_do_not_make_classes() {
     let snapshot = priced(vec![pod("a").cpu("1").times(5000), pod("b").cpu("2").times(5000)]).snapshot();
     assert_eq!((snapshot.class_count(), snapshot.pending_count()), (2, 10_000));
 }
+
+/// The same families at so many times their price.
+fn at(times: i64) -> Vec<InstanceType> {
+    let mut types = families();
+    for instance in &mut types {
+        for offering in &mut instance.offerings {
+            offering.price = offering.price.saturating_mul(times);
+        }
+    }
+    types
+}
+
+#[test]
+fn price_decides_among_pools_of_equal_weight() {
+    let plan = |dear: PoolBuilder, options: &Options| {
+        cluster()
+            .pool(dear.types(at(2)))
+            .pool(pool("a-cheap").types(families()))
+            .pods(pod("a").cpu("900m").memory("1Gi").times(40))
+            .plan_with(options)
+    };
+    let pools = |plan: &Plan| -> Vec<String> {
+        let mut names: Vec<String> = plan.new_nodes.iter().map(|n| n.pool.to_string()).collect();
+        names.dedup();
+        names
+    };
+    for effort in [Effort::Quick, Effort::Full] {
+        let options = Options { effort, ..Options::default() };
+        assert_eq!(pools(&plan(pool("z-dear"), &options)), ["a-cheap"]);
+        assert_eq!(pools(&plan(pool("z-dear").weight(10), &options)), ["z-dear"], "weight comes first");
+    }
+    // One pod, one node: what a what-if about a replacement asks.
+    let quick = Options { effort: Effort::Quick, ..Options::default() };
+    let one = cluster()
+        .pool(pool("z-dear").types(at(2)))
+        .pool(pool("a-cheap").types(families()))
+        .pod(pod("a").cpu("1"))
+        .plan_with(&quick);
+    assert_eq!(pools(&one), ["a-cheap"]);
+}
+
+#[test]
+fn price_decides_among_the_terms_of_node_affinity() {
+    let key = "node.kubernetes.io/instance-type";
+    // A what-if keeps one node one node; a plan need not.
+    for (effort, count) in [(Effort::Quick, 1), (Effort::Full, 1), (Effort::Full, 20)] {
+        let options = Options { effort, ..Options::default() };
+        let wanting = || pod("a").cpu("1").or_requires(is(key, &["r-64"])).or_requires(is(key, &["c-4"]));
+        let plan = cluster()
+            .pool(pool("default").types(families()))
+            .pods(wanting().times(count))
+            .plan_with(&options);
+        assert!(plan.is_complete());
+        let dear = plan.new_nodes.iter().filter(|n| &*n.launch.instance_type == "r-64").count();
+        assert_eq!(dear, 0, "{effort:?}, {count} pods: {}", plan.cost);
+    }
+    // A node that exists and that any term allows costs nothing.
+    let plan = cluster()
+        .pool(pool("default").types(families()))
+        .node(node("n").label("disk", "ssd"))
+        .pod(pod("a").cpu("1").or_requires(is(key, &["r-64"])).or_requires(is("disk", &["ssd"])))
+        .plan();
+    assert!(plan.new_nodes.is_empty(), "{}", plan.cost);
+}

@@ -568,3 +568,47 @@ fn the_first_of_its_kind_goes_where_the_others_can_follow() {
         assert_eq!(placed(&plan), 4, "{zone}");
     }
 }
+
+/// kube-scheduler knows the domains of nodes that the pod's node affinity allows (nodeAffinityPolicy: Honor).
+#[test]
+fn a_zone_that_the_pod_can_never_reach_blocks_nothing() {
+    let own = || pool("own").label("team", "x").requires(ZONE, Operator::In, &ZONES[..2]);
+    let spreading = || web("a").select("team", "x").spread(spread(ZONE, 1, APP)).times(6);
+    let plan = cluster().pool(own()).pool(pool("other")).pods(spreading()).plan();
+    assert_eq!(skew(&plan, ZONE), [3, 3]);
+    // Nor does one that only a pool whose taint it does not tolerate could make.
+    let tainted = pool("other").label("team", "x").taint("dedicated", "y", Effect::NoSchedule);
+    let plan = cluster().pool(own()).pool(tainted).pods(spreading()).plan();
+    assert_eq!(skew(&plan, ZONE), [3, 3]);
+    // A zone that it could have a node in still holds the minimum down.
+    let plan = cluster()
+        .pool(own())
+        .pool(pool("other").label("team", "x").requires(ZONE, Operator::In, &ZONES[2..]))
+        .pods(spreading())
+        .plan();
+    assert_eq!(skew(&plan, ZONE), [2, 2, 2]);
+}
+
+/// kube-scheduler: a pod meets required affinity terms if all of them select it.
+#[test]
+fn affinity_terms_are_matched_together() {
+    let wanting =
+        || pod("a").cpu("100m").with(term(ZONE, &[("app", "web")])).with(term(ZONE, &[("tier", "front")]));
+    let one_each = default_cluster()
+        .node(node("n").zone(ZONES[0]))
+        .pod(web("w").on_node("n"))
+        .pod(pod("t").label("tier", "front").on_node("n"))
+        .pod(wanting())
+        .plan();
+    assert_eq!(left_over(&one_each), ["a"]);
+    let both = default_cluster()
+        .node(node("n").zone(ZONES[0]))
+        .pod(web("w").label("tier", "front").on_node("n"))
+        .pod(wanting())
+        .plan();
+    assert_eq!(left_over(&both), Vec::<String>::new());
+    // Nobody is there yet: only a pod that all its own terms select may be the first.
+    let first = default_cluster().pod(wanting().label("app", "web").label("tier", "front")).plan();
+    assert_eq!(placed(&first), 1);
+    assert_eq!(placed(&default_cluster().pod(wanting().label("app", "web")).plan()), 0);
+}

@@ -162,7 +162,7 @@ impl Evaluator {
         match tokio::task::spawn_blocking(work).await {
             Ok(judgement) => Some(judgement),
             Err(error) => {
-                warn!(%error, "could not judge NodeOverlays");
+                warn!(%error, "could not evaluate NodeOverlays");
                 None
             }
         }
@@ -175,11 +175,11 @@ impl Evaluator {
                 match verdict {
                     Verdict::Valid => {}
                     Verdict::Conflict(why) | Verdict::Invalid(why) => {
-                        warn!(nodeoverlay = name, why, "NodeOverlay does not count");
+                        warn!(nodeoverlay = name, why, "NodeOverlay is not applied");
                     }
                 }
             }
-            info!(accepted = ?names, "judged NodeOverlays");
+            info!(accepted = ?names, "evaluated NodeOverlays");
         }
         // The owner first: what is streamed must not wait for the API server.
         let _ = self.owner.send(owner::Message::Overlays(accepted)).await;
@@ -226,7 +226,7 @@ fn pools_with_types(
         match api::convert::node_pool(pool, Arc::clone(types)) {
             Ok(pool) => all.push(pool),
             Err(error) => {
-                warn!(nodepool = pool.name_any(), %error, "NodePool cannot be read and is left out")
+                warn!(nodepool = pool.name_any(), %error, "NodePool cannot be read and is ignored")
             }
         }
     }

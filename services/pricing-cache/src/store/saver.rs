@@ -69,14 +69,14 @@ impl Saver {
             match written {
                 Ok(()) => {
                     if failing.take().is_some() {
-                        info!(configmap = self.name, "writing works again");
+                        info!(configmap = self.name, "the ConfigMap can be written again");
                     }
                     pending.finish();
                 }
                 Err(error) => {
                     if failing.is_none() {
                         let error = format!("{error:#}");
-                        warn!(configmap = self.name, error, "could not write, trying again until it works");
+                        warn!(configmap = self.name, error, "could not write the ConfigMap; retrying");
                     }
                     failing = Some(failing.map_or(QUICKEST_RETRY, |last| (last * 2).min(SLOWEST_RETRY)));
                 }

@@ -127,6 +127,10 @@ impl Actor {
             }
             Message::Templates(change) => self.templates_changed(change),
             Message::Decided(placed) => {
+                // The next decision counts the nodes that this one created, and the buffer's condition with them.
+                if placed.values().any(|placed| placed.created > 0) {
+                    self.cluster.look_at_buffers().await;
+                }
                 for (key, placed) in placed {
                     if let Some(entry) = self.buffers.get_mut(&key).filter(|e| e.placed != Some(placed)) {
                         entry.placed = Some(placed);

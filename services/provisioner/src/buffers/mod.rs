@@ -30,9 +30,11 @@ pub(crate) type BufferKey = (Arc<str>, Arc<str>);
 /// What a decision came to for the placeholders of one buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Placed {
-    /// On nodes that are there or on their way.
+    /// On nodes that exist or are being launched.
     pub(crate) fit: usize,
-    /// On nodes that had to be made, or nowhere.
+    /// On nodes that this decision created NodeClaims for.
+    pub(crate) created: usize,
+    /// Nowhere.
     pub(crate) lack: usize,
 }
 

@@ -43,12 +43,13 @@ pub(super) fn wanted(known: &Known<'_>, now: Timestamp) -> Option<CapacityBuffer
         )),
         (Ok((_, 0)), _) => Some(Finding::fails("BufferEmpty", "it stands for no pods")),
         (Ok(_), None) => None,
-        (Ok(_), Some(Placed { lack: 0, .. })) => Some(Finding::holds_because(
+        (Ok(_), Some(Placed { created: 0, lack: 0, .. })) => Some(Finding::holds_because(
             "FitsExistingCapacity",
             "nodes that are there have room for all of it",
         )),
-        (Ok(_), Some(Placed { fit, lack })) => {
-            let text = format!("{lack} of {} placeholder(s) need a node that is not there yet", fit + lack);
+        (Ok(_), Some(Placed { fit, created, lack })) => {
+            let (new, all) = (created + lack, fit + created + lack);
+            let text = format!("{new} of {all} placeholder(s) need a node that is not there yet");
             Some(Finding::fails("RequiresNewCapacity", text))
         }
     };
@@ -64,7 +65,10 @@ pub(super) fn wanted(known: &Known<'_>, now: Timestamp) -> Option<CapacityBuffer
 mod tests {
     use super::*;
 
-    fn told(resolved: Result<usize, Unresolved>, placed: Option<Placed>) -> Vec<(String, String, String)> {
+    fn findings(
+        resolved: Result<usize, Unresolved>,
+        placed: Option<Placed>,
+    ) -> Vec<(String, String, String)> {
         let buffer = CapacityBuffer::default();
         let model = Model { template: Default::default(), replicas: None, generation: None };
         let resolved = resolved.as_ref().map(|count| (&model, *count));
@@ -79,18 +83,20 @@ mod tests {
 
     #[test]
     fn it_says_whether_its_room_is_there() {
-        let fits = told(Ok(2), Some(Placed { fit: 2, lack: 0 }));
+        let fits = findings(Ok(2), Some(Placed { fit: 2, created: 0, lack: 0 }));
         assert!(fits.contains(&pair("True", "FitsExistingCapacity")), "{fits:?}");
-        let lacks = told(Ok(2), Some(Placed { fit: 1, lack: 1 }));
-        assert!(lacks.contains(&pair("False", "RequiresNewCapacity")), "{lacks:?}");
-        let empty = told(Ok(0), None);
+        for placed in [Placed { fit: 1, created: 0, lack: 1 }, Placed { fit: 1, created: 1, lack: 0 }] {
+            let lacks = findings(Ok(2), Some(placed));
+            assert!(lacks.contains(&pair("False", "RequiresNewCapacity")), "{lacks:?}");
+        }
+        let empty = findings(Ok(0), None);
         assert!(empty.contains(&pair("False", "BufferEmpty")), "{empty:?}");
-        assert_eq!(told(Ok(2), None).len(), 1, "before any decision nothing is said");
+        assert_eq!(findings(Ok(2), None).len(), 1, "before any decision nothing is said");
     }
 
     #[test]
     fn a_missing_template_is_named_in_both_conditions() {
-        let lost = told(Err(Unresolved::TemplateNotFound("there is no PodTemplate t".into())), None);
+        let lost = findings(Err(Unresolved::TemplateNotFound("there is no PodTemplate t".into())), None);
         assert!(lost.contains(&(READY.to_owned(), "False".to_owned(), "PodTemplateNotFound".to_owned())));
         assert!(lost.contains(&pair("False", "NotReadyForProvisioning")), "{lost:?}");
     }

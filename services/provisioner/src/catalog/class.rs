@@ -1,95 +1,35 @@
 //! An EC2NodeClass as the derivation of instance types takes it. Pure.
 
 use api::EC2NodeClass;
-use api::ec2nodeclass::{InstanceStorePolicy, InterfaceType, KubeletConfiguration, Switch};
-use cloud::derive::{Family, InterfaceSpec, Kubelet, NodeClass, SubnetZone, Threshold, Volume};
+use cloud::derive::NodeClass;
 use cloud::reservation::Reservation;
-use cloud::template::InterfaceKind;
-use model::resources::Resources;
 
 use super::offer::ClassFacts;
 
-/// `known` are all reservations with what is left of them; those of the class's status count. `found` comes from whoever keeps
-/// the class's status: where it knows of less room in a reservation, that counts.
+/// Reservations are those of the class's status. `known` are all that pricing-cache lists; `found` is what this replica found
+/// for the class, at once when its status names a new one. Where both know a reservation, the smaller rest of it counts.
 pub(super) fn plain(class: &EC2NodeClass, known: &[Reservation], found: Option<&ClassFacts>) -> NodeClass {
-    let spec = &class.spec;
     let status = class.status.as_ref();
-    let family = spec.resolved_ami_family();
     let held = status.and_then(|s| s.capacity_reservations.as_deref()).unwrap_or_default();
     NodeClass {
-        family: Family::parse(family.as_ref().map_or("", |f| f.as_str())),
-        kubelet: spec.kubelet.as_ref().map(kubelet).unwrap_or_default(),
-        volumes: spec.block_device_mappings.iter().flatten().map(volume).collect(),
-        raid0: spec.instance_store_policy == Some(InstanceStorePolicy::Raid0),
-        interfaces: spec
-            .network_interfaces
-            .iter()
-            .flatten()
-            .map(|i| InterfaceSpec {
-                card_index: number(i.network_card_index),
-                device_index: number(i.device_index),
-                kind: match i.interface_type {
-                    InterfaceType::EfaOnly => InterfaceKind::EfaOnly,
-                    _ => InterfaceKind::Interface,
-                },
-            })
-            .collect(),
-        nested_virtualization: spec
-            .cpu_options
-            .as_ref()
-            .is_some_and(|o| o.nested_virtualization == Some(Switch::Enabled)),
-        connection_tracking: spec.connection_tracking.is_some(),
         placement_group: found.and_then(|f| f.group.clone()),
-        subnets: status
-            .and_then(|s| s.subnets.as_deref())
-            .unwrap_or_default()
-            .iter()
-            .map(|s| SubnetZone { id: s.id.clone(), zone: s.zone.clone(), zone_id: s.zone_id.clone() })
-            .collect(),
-        reservations: known
-            .iter()
-            .filter(|r| held.iter().any(|h| h.id == r.id))
-            .map(|r| {
-                let left = found.and_then(|f| f.left.get(&r.id)).copied().unwrap_or(r.available);
-                Reservation { available: r.available.min(left), ..r.clone() }
-            })
-            .collect(),
+        reservations: held.iter().filter_map(|held| reservation(&held.id, known, found)).collect(),
+        ..api::convert::node_class(class)
     }
 }
 
-fn number(value: i32) -> u32 {
-    u32::try_from(value).unwrap_or(0)
-}
-
-fn volume(mapping: &api::ec2nodeclass::BlockDeviceMapping) -> Volume {
-    let size = mapping.ebs.as_ref().and_then(|e| e.volume_size.as_deref());
-    Volume {
-        device_name: mapping.device_name.clone().unwrap_or_default(),
-        root: mapping.root_volume == Some(true),
-        size: size.and_then(|text| text.parse().ok()),
-    }
-}
-
-fn kubelet(config: &KubeletConfiguration) -> Kubelet {
-    let reserved = |map: &Option<std::collections::BTreeMap<String, String>>| -> Resources {
-        let parsed =
-            map.iter().flatten().filter_map(|(name, text)| Some((name.as_str(), text.parse().ok()?)));
-        parsed.collect()
-    };
-    let hard =
-        |signal: &str| config.eviction_hard.as_ref()?.get(signal).and_then(|text| Threshold::parse(text));
-    Kubelet {
-        max_pods: config.max_pods.map(number),
-        pods_per_core: config.pods_per_core.map(number),
-        kube_reserved: reserved(&config.kube_reserved),
-        system_reserved: reserved(&config.system_reserved),
-        eviction_memory: hard("memory.available"),
-        eviction_storage: hard("nodefs.available"),
-    }
+fn reservation(id: &str, known: &[Reservation], found: Option<&ClassFacts>) -> Option<Reservation> {
+    let listed = known.iter().find(|r| r.id == id);
+    let own = found.and_then(|f| f.reservations.iter().find(|r| r.id == id));
+    let left = listed.into_iter().chain(own).map(|r| r.available).min()?;
+    Some(Reservation { available: left, ..listed.or(own)?.clone() })
 }
 
 #[cfg(test)]
 mod tests {
+    use cloud::derive::{Family, Threshold};
+    use cloud::template::InterfaceKind;
+
     use super::*;
 
     #[test]
@@ -116,5 +56,39 @@ mod tests {
         assert!(plain.raid0 && !plain.nested_virtualization);
         assert_eq!(plain.interfaces[0].kind, InterfaceKind::EfaOnly);
         assert_eq!(plain.subnets[0].zone_id.as_deref(), Some("use1-az1"));
+    }
+
+    #[test]
+    fn a_reservation_of_the_status_counts_before_pricing_cache_lists_it() {
+        let class: EC2NodeClass = serde_json::from_value(serde_json::json!({
+            "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": "default"},
+            "spec": {"amiSelectorTerms": [], "subnetSelectorTerms": [], "securityGroupSelectorTerms": []},
+            "status": {"capacityReservations": [{
+                "id": "cr-1", "availabilityZone": "us-east-1a", "instanceMatchCriteria": "targeted",
+                "instanceType": "m5.large", "ownerID": "1", "reservationType": "default", "state": "active"
+            }]}
+        }))
+        .unwrap();
+        let described = |id: &str, available| Reservation {
+            id: id.to_owned(),
+            instance_type: "m5.large".to_owned(),
+            zone: "us-east-1a".to_owned(),
+            owner_id: "1".to_owned(),
+            match_criteria: cloud::reservation::MatchCriteria::Targeted,
+            kind: cloud::reservation::ReservationKind::Default,
+            available,
+            total: 5,
+            end: None,
+            interruptible: false,
+            tags: cloud::Tags::new(),
+        };
+        let found = ClassFacts { reservations: vec![described("cr-1", 3)], ..ClassFacts::default() };
+        let left = |known: &[Reservation], found: Option<&ClassFacts>| -> Vec<u32> {
+            plain(&class, known, found).reservations.iter().map(|r| r.available).collect()
+        };
+        assert_eq!(left(&[], None), [0; 0], "nobody knows what is left of it");
+        assert_eq!(left(&[], Some(&found)), [3]);
+        assert_eq!(left(&[described("cr-1", 2), described("cr-2", 9)], Some(&found)), [2]);
+        assert_eq!(left(&[described("cr-1", 4)], Some(&found)), [3]);
     }
 }

@@ -12,7 +12,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::convert::overlay::Overlay;
+use api::{EC2NodeClass, NodePool};
+use cloud::nodeclass::PlacementGroup;
 use cloud::unavailable::Scope;
+use jiff::Timestamp;
 use model::catalog::InstanceType;
 use proto::pricingcache::v1::ReportUnavailableRequest;
 use proto::pricingcache::v1::pricing_cache_client::PricingCacheClient;
@@ -36,12 +39,33 @@ pub(crate) struct Offer {
     pub(crate) version: u64,
     /// As pricing-cache counts.
     pub(crate) catalog_version: u64,
+    /// What it was derived from.
+    pub(crate) facts: Arc<facts::Facts>,
     /// By name of the EC2NodeClass.
     pub(crate) types: Arc<Types>,
     /// Zones that AWS shifts traffic away from now, id by name.
     pub(crate) shifted: Arc<BTreeMap<String, String>>,
-    /// NodeOverlays, which change types by NodePool.
     pub(crate) overlays: Arc<Vec<Overlay>>,
+    /// Types by NodePool, where NodeOverlays change those of its class.
+    pub(crate) overlaid: Arc<overlays::Overlaid>,
+}
+
+impl Offer {
+    /// Types as nodes of this class and NodePool would be, NodeOverlays applied. A claim without a NodePool has none of them.
+    pub(crate) fn types_for(&self, node_class: &str, pool: &str) -> Option<&Arc<Vec<InstanceType>>> {
+        let overlaid = self.overlaid.get(pool).filter(|(class, _)| **class == *node_class);
+        overlaid.map(|(_, types)| types).or_else(|| self.types.get(node_class))
+    }
+
+    /// The same with other NodeOverlays and NodePools.
+    pub(crate) fn with_overlays(
+        self,
+        overlays: Vec<Overlay>,
+        pools: &BTreeMap<String, Arc<NodePool>>,
+    ) -> Self {
+        let overlaid = overlays::by_pool(pools, &self.types, &overlays, &self.overlaid);
+        Self { overlays: Arc::new(overlays), overlaid: Arc::new(overlaid), ..self }
+    }
 }
 
 /// Cheap to clone.
@@ -49,6 +73,7 @@ pub(crate) struct Offer {
 pub(crate) struct CatalogHandle {
     latest: watch::Receiver<Offer>,
     inbox: mpsc::Sender<Message>,
+    settings: cloud::derive::Settings,
     /// `None` in tests.
     peers: Option<Peers>,
 }
@@ -61,17 +86,18 @@ pub(crate) fn spawn(shell: &mut Shell, settings: &Settings) -> anyhow::Result<(C
     let peers = shell.peers(Service::PricingCache)?;
     let (inbox, messages) = mpsc::channel(MAILBOX);
     let (sender, latest) = watch::channel(Offer::default());
+    let settings = derive_settings(settings);
     let actor = offer::Actor {
         inbox: messages,
         latest: sender,
-        settings: derive_settings(settings),
+        settings: settings.clone(),
         ready: shell.readiness.check("catalog", "first catalogue from pricing-cache"),
         state: offer::State::default(),
     };
     let stop = shell.stop();
     shell.process.spawn("catalog", actor.run(stop.clone()));
     shell.process.spawn("catalog-stream", follow::follow(peers.any(), inbox.clone(), stop));
-    Ok((CatalogHandle { latest, inbox: inbox.clone(), peers: Some(peers) }, inbox))
+    Ok((CatalogHandle { latest, inbox: inbox.clone(), settings, peers: Some(peers) }, inbox))
 }
 
 fn derive_settings(settings: &Settings) -> cloud::derive::Settings {
@@ -83,9 +109,21 @@ fn derive_settings(settings: &Settings) -> cloud::derive::Settings {
 }
 
 impl CatalogHandle {
-    /// Types as nodes of this class would be; `None` before the catalogue has arrived, or where there is no such class.
-    pub(crate) fn instance_types(&self, node_class: &str) -> Option<Arc<Vec<InstanceType>>> {
-        self.latest.borrow().types.get(node_class).cloned()
+    /// Types as nodes of this class and NodePool would be, NodeOverlays applied; `None` before the catalogue has arrived, or
+    /// where there is no such class.
+    pub(crate) fn instance_types(&self, node_class: &str, pool: &str) -> Option<Arc<Vec<InstanceType>>> {
+        self.latest.borrow().types_for(node_class, pool).cloned()
+    }
+
+    /// Types that this class can use, whether or not EC2 has any now; `None` before the catalogue has arrived.
+    pub(crate) fn usable_types(
+        &self,
+        class: &EC2NodeClass,
+        group: Option<&PlacementGroup>,
+    ) -> Option<Vec<InstanceType>> {
+        let facts = Arc::clone(&self.latest.borrow().facts);
+        let known = !facts.epoch.is_empty();
+        known.then(|| offer::usable_types(&facts, class, group, &self.settings, Timestamp::now()))
     }
 
     pub(crate) fn latest(&self) -> Offer {

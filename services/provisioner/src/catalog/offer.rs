@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::EC2NodeClass;
+use api::{EC2NodeClass, NodePool};
 use cloud::derive::{self, NodeClass, Region};
 use cloud::nodeclass::PlacementGroup;
+use cloud::reservation::Reservation;
 use cloud::unavailable::{Marks, Scope, Unavailable};
 use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt as _;
 use model::catalog::InstanceType;
 use model::price::MicroDollars;
 use runtime::Check;
@@ -30,6 +32,7 @@ const LOOK_AT_MARKS: Duration = Duration::from_secs(1);
 pub(crate) enum Message {
     Facts(Arc<Facts>),
     Class(Change<EC2NodeClass>),
+    Pool(Change<NodePool>),
     Unavailable {
         scopes: Vec<Scope>,
         reason: String,
@@ -48,12 +51,18 @@ impl From<Change<EC2NodeClass>> for Message {
     }
 }
 
+impl From<Change<NodePool>> for Message {
+    fn from(change: Change<NodePool>) -> Self {
+        Self::Pool(change)
+    }
+}
+
 /// What no status of a class holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ClassFacts {
     pub(crate) group: Option<PlacementGroup>,
-    /// Instances that still fit into each reservation, as EC2 told this replica, less what it launched since.
-    pub(crate) left: BTreeMap<String, u32>,
+    /// Its reservations as EC2 described them to this replica, less what it launched since.
+    pub(crate) reservations: Vec<Reservation>,
 }
 
 pub(super) struct Actor {
@@ -70,6 +79,9 @@ pub(super) struct State {
     facts: Arc<Facts>,
     classes: BTreeMap<String, Arc<EC2NodeClass>>,
     resolved: BTreeMap<String, ClassFacts>,
+    /// NodeOverlays apply by NodePool. `None` before the first list: until then nothing is offered, because a launch without
+    /// its overlays would choose by other prices and sizes than the plan.
+    pools: Option<BTreeMap<String, Arc<NodePool>>>,
     /// Reported here, perhaps not yet known to pricing-cache.
     own: BTreeMap<String, Unavailable>,
     version: u64,
@@ -85,12 +97,14 @@ impl Actor {
                 () = stop.cancelled() => return Ok(()),
                 Some(first) = self.inbox.recv() => {
                     let mut told = Vec::new();
-                    self.state.take(first, &mut told);
+                    let mut changed = self.state.take(first, &mut told);
                     tokio::time::sleep(GATHER).await;
                     while let Ok(more) = self.inbox.try_recv() {
-                        self.state.take(more, &mut told);
+                        changed |= self.state.take(more, &mut told);
                     }
-                    self.publish().await?;
+                    if changed {
+                        self.publish().await?;
+                    }
                     for done in told {
                         let _ = done.send(());
                     }
@@ -105,7 +119,7 @@ impl Actor {
     }
 
     async fn publish(&mut self) -> anyhow::Result<()> {
-        if self.state.facts.epoch.is_empty() {
+        if self.state.facts.epoch.is_empty() || self.state.pools.is_none() {
             return Ok(());
         }
         self.state.version += 1;
@@ -120,7 +134,8 @@ impl Actor {
 }
 
 impl State {
-    fn take(&mut self, message: Message, told: &mut Vec<oneshot::Sender<()>>) {
+    /// Says whether the offer may be another now.
+    fn take(&mut self, message: Message, told: &mut Vec<oneshot::Sender<()>>) -> bool {
         match message {
             Message::Facts(facts) => {
                 // Once the cache shows a mark, its own period counts.
@@ -128,16 +143,17 @@ impl State {
                 self.facts = facts;
             }
             Message::Class(Change::Applied(class)) => {
-                self.classes.insert(name_of(&class), class);
+                self.classes.insert(class.name_any(), class);
             }
             Message::Class(Change::Deleted(class)) => {
-                let name = name_of(&class);
+                let name = class.name_any();
                 self.classes.remove(&name);
                 self.resolved.remove(&name);
             }
             Message::Class(Change::Reset(classes)) => {
-                self.classes = classes.into_iter().map(|class| (name_of(&class), class)).collect();
+                self.classes = classes.into_iter().map(|class| (class.name_any(), class)).collect();
             }
+            Message::Pool(change) => return self.take_pool(change),
             Message::Unavailable { scopes, reason, done } => {
                 let since = Timestamp::now();
                 let until = since.checked_add(OWN_MARK).unwrap_or(Timestamp::MAX);
@@ -154,6 +170,25 @@ impl State {
                 };
             }
         }
+        true
+    }
+
+    /// A NodePool's status changes with each of its nodes; only its spec decides which overlays apply.
+    fn take_pool(&mut self, change: Change<NodePool>) -> bool {
+        let first = self.pools.is_none();
+        let pools = self.pools.get_or_insert_default();
+        let changed = match change {
+            Change::Applied(pool) => {
+                let before = pools.insert(pool.name_any(), Arc::clone(&pool));
+                before.is_none_or(|before| before.spec != pool.spec)
+            }
+            Change::Deleted(pool) => pools.remove(&pool.name_any()).is_some(),
+            Change::Reset(all) => {
+                *pools = all.into_iter().map(|pool| (pool.name_any(), pool)).collect();
+                true
+            }
+        };
+        first || (changed && !self.facts.overlays.is_empty())
     }
 
     /// Marks end by themselves also while pricing-cache is away. Says whether any did.
@@ -178,7 +213,6 @@ impl State {
         let marks: Marks =
             self.facts.marks.values().chain(self.own.values()).map(|m| m.scope.clone()).collect();
         let overlay_prices = overlay_prices(&self.facts);
-        let none = BTreeMap::new();
         let mut made: Vec<(NodeClass, String, Arc<Vec<InstanceType>>)> = Vec::new();
         let mut types = Types::new();
         for (name, class) in &self.classes {
@@ -188,6 +222,7 @@ impl State {
             let list = match known {
                 Some((_, _, list)) => Arc::clone(list),
                 None => {
+                    let none = BTreeMap::new();
                     let region = Region {
                         name: &self.facts.region,
                         zones: &self.facts.zones,
@@ -205,18 +240,42 @@ impl State {
             };
             types.insert(Arc::from(name.as_str()), list);
         }
-        Offer {
+        let offer = Offer {
             version: self.version,
             catalog_version: self.facts.version,
+            facts: Arc::clone(&self.facts),
             types: Arc::new(types),
             shifted: Arc::new(self.shifted()),
-            overlays: Arc::new(super::overlays::read(&self.facts.overlays)),
-        }
+            overlaid: Arc::clone(&before.overlaid),
+            ..Offer::default()
+        };
+        let overlays = super::overlays::read(&self.facts.overlays);
+        offer.with_overlays(overlays, self.pools.as_ref().unwrap_or(&BTreeMap::new()))
     }
 }
 
-fn name_of(class: &EC2NodeClass) -> String {
-    class.metadata.name.clone().unwrap_or_default()
+/// What nodes of a class could be if EC2 had everything: a type whose offerings are not available is one that the class cannot
+/// use. `class` may be newer than any that was published.
+pub(super) fn usable_types(
+    facts: &Facts,
+    class: &EC2NodeClass,
+    group: Option<&PlacementGroup>,
+    settings: &derive::Settings,
+    now: Timestamp,
+) -> Vec<InstanceType> {
+    let found = ClassFacts { group: group.cloned(), reservations: Vec::new() };
+    let plain = class::plain(class, &[], Some(&found));
+    let mut zones = facts.zones.clone();
+    zones.iter_mut().for_each(|zone| zone.shifted = false);
+    let region = Region {
+        name: &facts.region,
+        zones: &zones,
+        marks: &Marks::default(),
+        overlay_prices: &overlay_prices(facts),
+        learned_memory: &BTreeMap::new(),
+        now,
+    };
+    derive::instance_types(&facts.entries, &plain, &region, settings)
 }
 
 /// Names the set of images of a class, as pricing-cache does for what nodes really reported.

@@ -1,7 +1,9 @@
 //! Creates NodeClaims: the only place that does. Each create is sent under a name chosen here, so that sending it again after a
 //! lost answer makes no second node.
 
+mod batches;
 mod content;
+mod lookup;
 mod names;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,8 +12,8 @@ use std::time::Duration;
 
 use api::{NodeClaim, NodePool};
 use futures::StreamExt as _;
-use kube::Api;
 use kube::api::{ListParams, PostParams};
+use kube::{Api, ResourceExt as _};
 use model::labels;
 use model::quantity::Quantity;
 use model::resources::NODES;
@@ -20,7 +22,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, info, warn};
 
-use crate::cluster::{ClusterHandle, PoolUsage};
+use crate::cluster::{ClusterHandle, LaunchShape, PoolUsage};
 use crate::deps::FIELD_MANAGER;
 use crate::lifecycle;
 use crate::metrics::Metrics;
@@ -29,6 +31,7 @@ pub(crate) use content::Wanted;
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 const TRIES: u32 = 3;
 const PAGE: u32 = 1000;
+const SILENCE: &str = "no answer within 5 s";
 const SYNC_AGAIN: Duration = Duration::from_millis(100);
 /// Creates under way at once, after each answer one more, at most so many: the first claim is not to wait for an API server
 /// that is busy with all the others, as its launch begins when it is created.
@@ -42,6 +45,13 @@ pub(crate) struct Order {
     pub(crate) command: Option<(String, usize)>,
     /// Why, for the metric: a word of a closed set.
     pub(crate) reason: &'static str,
+}
+
+impl Order {
+    /// What it has in common with other claims that fail to launch.
+    pub(crate) fn shape(&self) -> LaunchShape {
+        LaunchShape::of(&content::claim(&self.pool, String::new(), self.wanted.clone()))
+    }
 }
 
 /// A claim that is there now.
@@ -58,8 +68,9 @@ pub(crate) enum Error {
     OverLimit { pool: String, resource: String, limit: Quantity, used: Quantity },
     #[error("create NodeClaim {name}")]
     Api { name: String, source: kube::Error },
-    #[error("create NodeClaim {name}: no answer from the API server in {} s", CALL_TIMEOUT.as_secs())]
-    Silent { name: String },
+    /// It may exist, and counts until the API server says that it does not.
+    #[error("create NodeClaim {}: no answer from the API server, which may have created it: {why}", claim.name_any())]
+    Unanswered { claim: Arc<NodeClaim>, why: String },
     #[error("NodeClaim {name} exists and is not of this command")]
     Foreign { name: String },
     #[error("create NodeClaim {name}: this replica does not lead any more")]
@@ -126,9 +137,10 @@ impl Creator {
     /// returns.
     pub(crate) async fn create(
         &self,
-        orders: Vec<Order>,
+        mut orders: Vec<Order>,
         lost: &CancellationToken,
     ) -> Vec<Result<Made, Error>> {
+        batches::annotate(&mut orders);
         let turns = Semaphore::new(*AT_ONCE.start());
         let in_turn = async |order| {
             let turn = turns.acquire().await;
@@ -139,8 +151,11 @@ impl Creator {
         };
         let made: Vec<_> =
             futures::stream::iter(orders).map(in_turn).buffered(*AT_ONCE.end()).collect().await;
-        let new = made.iter().filter_map(|m| m.as_ref().ok()).map(|m| Arc::clone(&m.claim)).collect();
-        self.cluster.assume(new).await;
+        let counts = |made: &Result<Made, Error>| match made {
+            Ok(Made { claim, .. }) | Err(Error::Unanswered { claim, .. }) => Some(Arc::clone(claim)),
+            Err(_) => None,
+        };
+        self.cluster.assume(made.iter().filter_map(counts).collect()).await;
         made
     }
 
@@ -198,47 +213,56 @@ impl Creator {
     ) -> Result<(NodeClaim, bool), Error> {
         let name = claim.metadata.name.clone().unwrap_or_default();
         let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-        let mut last = Error::Silent { name: name.clone() };
+        let mut last = String::new();
+        let unanswered = |why| Error::Unanswered { claim: Arc::new(claim.clone()), why };
         for attempt in 0..TRIES {
             if lost.is_cancelled() {
-                return Err(Error::LeadershipLost { name });
+                return Err(match attempt {
+                    0 => Error::LeadershipLost { name },
+                    _ => unanswered(last),
+                });
             }
             let answer = tokio::time::timeout(CALL_TIMEOUT, self.claims.create(&params, claim)).await;
             match answer {
                 Ok(Ok(created)) => return Ok((created, false)),
                 Ok(Err(kube::Error::Api(status))) if status.is_already_exists() => {
-                    return self.existing(&name, command, attempt > 0).await;
+                    let found = self.existing(&name, command, attempt > 0).await;
+                    return found.unwrap_or_else(|why| Err(unanswered(why)));
                 }
                 // A refusal stays one; a failing server may recover.
                 Ok(Err(kube::Error::Api(status))) if status.code < 500 && status.code != 429 => {
                     return Err(Error::Api { name, source: kube::Error::Api(status) });
                 }
-                Ok(Err(source)) => last = Error::Api { name: name.clone(), source },
-                Err(_) => last = Error::Silent { name: name.clone() },
+                Ok(Err(source)) => last = source.to_string(),
+                Err(_) => last = SILENCE.to_owned(),
             }
-            warn!(error = %last, attempt, "claim not created, sending again under the same name");
+            warn!(
+                nodeclaim = name,
+                error = last,
+                attempt,
+                "claim not created, sending again under the same name"
+            );
             tokio::time::sleep(Duration::from_millis(50 << attempt)).await;
         }
-        Err(last)
+        Err(unanswered(last))
     }
 
+    /// `Err`: it cannot be said whose it is.
     async fn existing(
         &self,
         name: &str,
         command: Option<&str>,
         sent_before: bool,
-    ) -> Result<(NodeClaim, bool), Error> {
+    ) -> Result<Result<(NodeClaim, bool), Error>, String> {
         let found = tokio::time::timeout(CALL_TIMEOUT, self.claims.get(name)).await;
-        let found = found
-            .map_err(|_| Error::Silent { name: name.to_owned() })?
-            .map_err(|source| Error::Api { name: name.to_owned(), source })?;
+        let found = found.map_err(|_| SILENCE.to_owned())?.map_err(|error| error.to_string())?;
         let own =
             found.metadata.annotations.as_ref().and_then(|a| a.get(labels::COMMAND)).map(String::as_str);
         let ours = match command {
             Some(command) => own == Some(command),
             None => sent_before,
         };
-        if ours { Ok((found, !sent_before)) } else { Err(Error::Foreign { name: name.to_owned() }) }
+        Ok(if ours { Ok((found, !sent_before)) } else { Err(Error::Foreign { name: name.to_owned() }) })
     }
 }
 

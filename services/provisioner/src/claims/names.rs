@@ -25,14 +25,27 @@ pub(super) fn fixed(pool: &str, command: &str, index: usize) -> String {
     with(pool, hash)
 }
 
-fn with(pool: &str, mut random: u64) -> String {
+/// The id of a batch of claims, unlike any other that there was or will be; it says how many they are.
+pub(super) fn batch(claims: usize) -> String {
+    let mut id = String::new();
+    for _ in 0..2 {
+        push(&mut id, RandomState::new().build_hasher().finish(), 2 * SUFFIX);
+    }
+    format!("{id}-{claims}")
+}
+
+fn with(pool: &str, random: u64) -> String {
     let mut name: String = format!("{pool}-").chars().take(LONGEST_PREFIX).collect();
-    for _ in 0..SUFFIX {
+    push(&mut name, random, SUFFIX);
+    name
+}
+
+fn push(name: &mut String, mut random: u64, count: usize) {
+    for _ in 0..count {
         let at = usize::try_from(random % ALPHABET.len() as u64).unwrap_or(0);
         name.push(char::from(ALPHABET[at]));
         random /= ALPHABET.len() as u64;
     }
-    name
 }
 
 #[cfg(test)]
@@ -48,6 +61,13 @@ mod tests {
             some.len() > 45 && some.iter().all(|n| n.starts_with("general-") && n.len() == 13),
             "{some:?}"
         );
+    }
+
+    #[test]
+    fn a_batch_id_fits_a_client_token_with_its_number() {
+        let id = batch(100);
+        assert_eq!(id.len(), 24);
+        assert!(id.ends_with("-100") && id != batch(100));
     }
 
     #[test]

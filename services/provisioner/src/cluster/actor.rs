@@ -59,6 +59,13 @@ pub(crate) enum Message {
     /// All pods, for metrics.
     Rows(oneshot::Sender<Vec<PodRow>>),
     Assume(Vec<Arc<NodeClaim>>, oneshot::Sender<()>),
+    /// Claims that were created, and no watch has shown.
+    OverdueClaims(oneshot::Sender<Vec<Arc<str>>>),
+    ClaimAbsent(Arc<str>),
+    LaunchFailed {
+        claim: Arc<str>,
+        why: Arc<str>,
+    },
     Nominate {
         nodes: Vec<Arc<str>>,
         until: Timestamp,
@@ -171,18 +178,9 @@ impl Actor {
             Message::Claim(change) => state.claim(change, now),
             Message::Pool(change) => state.pool(change, now),
             Message::DaemonSet(change) => state.daemon_set(change),
-            Message::VolumeClaim(change) => {
-                Arc::make_mut(&mut state.storage).claim_changed(change);
-                state.storage_changed(now);
-            }
-            Message::Volume(change) => {
-                Arc::make_mut(&mut state.storage).volume_changed(change);
-                state.storage_changed(now);
-            }
-            Message::StorageClass(change) => {
-                Arc::make_mut(&mut state.storage).class_changed(change);
-                state.storage_changed(now);
-            }
+            Message::VolumeClaim(change) => state.volume_claim(change, now),
+            Message::Volume(change) => state.volume(change, now),
+            Message::StorageClass(change) => state.storage_class(change, now),
             Message::Csi(change) => state.csi(change, now),
             Message::Budget(change) => state.budget(change, now),
             Message::Namespace(change) => state.namespace(change),
@@ -201,6 +199,17 @@ impl Actor {
             Message::Assume(claims, done) => {
                 claims.into_iter().for_each(|claim| state.assume(claim, now));
                 let _ = done.send(());
+            }
+            Message::OverdueClaims(reply) => {
+                let _ = reply.send(state.overdue_claims(now));
+            }
+            Message::ClaimAbsent(name) => state.claim_absent(&name, now),
+            Message::LaunchFailed { claim, why } => {
+                // What the failure taught about offerings was published before it was reported here.
+                if self.offers.has_changed().unwrap_or(false) {
+                    state.offer_changed(self.offers.borrow_and_update().clone(), now);
+                }
+                state.launch_failed(&claim, &why, now);
             }
             Message::Nominate { nodes, until } => state.nominate(&nodes, until, now),
         }
@@ -224,6 +233,7 @@ impl Actor {
             self.unsynced_since = now;
         }
         let unsynced = now.duration_since(self.unsynced_since).as_secs_f64().max(0.0);
+        self.metrics.refused(std::mem::take(&mut self.state.refused));
         self.metrics.cluster_state(self.state.nodes.entries.len(), synced, unsynced);
     }
 
@@ -293,6 +303,7 @@ impl Actor {
             nodes,
             usable_pools: usable,
             held_reservations: Arc::new(held),
+            backoff: state.launches.backoff(),
             storage: Arc::clone(&state.storage),
             pool_objects: Arc::new(state.pools.clone()),
             pending: Arc::new(state.pending()),

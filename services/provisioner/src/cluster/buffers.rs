@@ -42,8 +42,9 @@ impl State {
             owners.insert((Arc::clone(&pod.namespace), Arc::clone(&pod.name)), key.clone());
             self.delta.push(solver::Change::PodAdded(pod.clone()));
         }
+        // Also without any: the decision gives free the nodes that the buffer held.
+        self.triggers.push((Arc::clone(&key.1), false));
         if !pods.is_empty() {
-            self.triggers.push((Arc::clone(&key.1), false));
             self.buffers.pods.insert(key, pods);
         }
         self.buffers.all = Arc::new(self.buffers.pods.values().flatten().cloned().collect());

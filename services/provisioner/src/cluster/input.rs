@@ -94,7 +94,12 @@ impl State {
             Shown::On(node) => Some(Arc::clone(node)),
             _ => None,
         };
-        Some(PodFacts { pod: (*record.pod).clone(), waiting: record.waiting_since.is_some(), on })
+        Some(PodFacts {
+            pod: (*record.pod).clone(),
+            waiting: record.waiting_since.is_some(),
+            on,
+            refused: record.refusals.as_ref().map(|refusals| Arc::from(refusals.explained())),
+        })
     }
 
     pub(super) fn usage(&self) -> BTreeMap<Arc<str>, PoolUsage> {
@@ -143,6 +148,7 @@ impl State {
                 since: record.waiting_since.unwrap_or_default(),
                 nominated,
                 rejected: record.pod.rejected.as_deref().map(Arc::from),
+                refused: record.refusals.as_ref().map(|refusals| Arc::from(refusals.explained())),
             });
         }
         all

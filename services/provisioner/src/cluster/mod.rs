@@ -8,15 +8,20 @@
 //! ```
 
 mod actor;
+mod assumed;
+mod backoff;
 mod buffers;
 mod excerpt;
+mod exclusive;
 mod holding;
 mod in_flight;
 mod input;
+mod launches;
 mod nodes;
 mod pods;
 mod pools;
 mod promises;
+mod refusals;
 mod show;
 mod state;
 mod storage;
@@ -30,6 +35,7 @@ use std::sync::Arc;
 
 use api::NodeClaim;
 use jiff::{SignedDuration, Timestamp};
+use runtime::watch::Change;
 use runtime::{Settings, Shell};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -39,13 +45,15 @@ use crate::metrics::Metrics;
 use crate::observe::PodMetrics;
 use actor::Actor;
 pub(crate) use actor::Message;
+pub(crate) use backoff::{Backoff, LaunchShape, Probes};
 pub(crate) use holding::Holding;
 use pods::Pods;
 pub(crate) use pools::usable as usable_pools;
 pub(crate) use promises::written as promise;
 use state::State;
-pub(crate) use storage::Storage;
 pub(crate) use told::PodRow;
+#[cfg(test)]
+pub(crate) use view::{Burden, Daemons};
 pub(crate) use view::{ClusterView, NodeView, PendingPod, PodFacts, PoolUsage};
 
 const MAILBOX: usize = 1024;
@@ -115,12 +123,28 @@ impl ClusterHandle {
         self.latest()
     }
 
-    /// Claims that were just created count from now on, also before a watch shows them.
+    /// Claims that were just created, or may have been (they have no UID), count from now on, also before a watch shows them.
     pub(crate) async fn assume(&self, claims: Vec<Arc<NodeClaim>>) {
         let (done, taken) = oneshot::channel();
         if self.inbox.send(Message::Assume(claims, done)).await.is_ok() {
             let _ = taken.await;
         }
+    }
+
+    /// Claims that were created, and no watch has shown in time.
+    pub(crate) async fn overdue_claims(&self) -> Vec<Arc<str>> {
+        let (reply, answer) = oneshot::channel();
+        let _ = self.inbox.send(Message::OverdueClaims(reply)).await;
+        answer.await.unwrap_or_default()
+    }
+
+    /// What a lookup of an overdue claim found.
+    pub(crate) async fn looked_up(&self, name: Arc<str>, found: Option<Arc<NodeClaim>>) {
+        let message = match found {
+            Some(claim) => Message::Claim(Change::Applied(claim)),
+            None => Message::ClaimAbsent(name),
+        };
+        let _ = self.inbox.send(message).await;
     }
 
     /// Pods were sent to these nodes (names as in views): nobody should take them away before `until`.

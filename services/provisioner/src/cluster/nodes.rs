@@ -217,6 +217,16 @@ impl Nodes {
             moved.removed.push(Arc::clone(old));
             moved.pods_too = true;
         }
+        // What does not belong to it any more must not lead to it.
+        if let Some(name) =
+            object.filter(|name| entry.as_ref().and_then(|e| e.object.as_deref()) != Some(*name))
+        {
+            self.named.remove(name);
+        }
+        let own = |e: &Entry| e.node.claim.clone();
+        if let Some(name) = claim.filter(|name| entry.as_ref().and_then(own).as_deref() != Some(*name)) {
+            self.named_by_claim.remove(name);
+        }
         if let Some(entry) = entry {
             let name = Arc::clone(&entry.node.name);
             let old = self.entries.get(&name);
@@ -236,6 +246,14 @@ impl Nodes {
             }
         }
         moved
+    }
+
+    /// Since when a Node is ready, if it is; a Node that does not say since when has always been.
+    pub(super) fn ready_since(&self, name: &str) -> Option<Timestamp> {
+        let status = self.objects.get(name)?.status.as_ref()?;
+        let is_ready = |c: &&core::NodeCondition| c.type_ == "Ready" && c.status == "True";
+        let ready = status.conditions.iter().flatten().find(is_ready)?;
+        Some(ready.last_transition_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0))
     }
 
     /// Context of the trace of a node on its way out, by the solver's name.
@@ -290,7 +308,9 @@ impl Nodes {
                 .flatten()?
         } else {
             let claim = claim?;
-            let types = in_flight::class_of(claim).and_then(|class| around.offer.types.get(&class));
+            let pool = claim.metadata.labels.as_ref().and_then(|all| all.get(labels::NODEPOOL));
+            let types = in_flight::class_of(claim)
+                .and_then(|class| around.offer.types_for(&class, pool.map_or("", String::as_str)));
             in_flight::node(claim, types.map(|t| t.as_slice()), facts)?
         };
         let near = claim.and_then(deadline_is_near_at);

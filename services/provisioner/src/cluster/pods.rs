@@ -1,5 +1,5 @@
 //! Pods in compact form: what scheduling needs, and just enough of the rest to judge again when something else changes. Whole
-//! Pod objects are kept only where volumes must be resolved again.
+//! Pod objects are kept only where volumes must be resolved again, with what they were resolved with.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use std::sync::Arc;
 use api::convert::{self, At, PodBudget, PodContext, Specs};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use model::duration::GoDuration;
 use model::labels;
@@ -15,9 +16,13 @@ use model::resources::Resources;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::promises::ShortUid;
-use super::storage::Storage;
+use super::refusals::{Refusals, Said};
+use super::storage::{Consulted, Storage, StorageRef, Touched};
 use super::told::Told;
 use crate::observe::PodMetrics;
+
+/// More CPUs and bytes than any node has, without overflowing sums of them.
+const WHOLE_NODE: &str = "40T";
 
 /// Namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,9 +51,19 @@ pub(super) struct Record {
     pub(super) eviction_cost: i64,
     residue: Residue,
     /// Only for pods with volume claims.
-    raw: Option<Arc<core::Pod>>,
+    volumes: Option<Box<Resolved>>,
     pub(super) shown: Shown,
     pub(super) told: Told,
+    /// Of a pod that waits.
+    pub(super) said: Option<Said>,
+    /// Of nodes that were made for it.
+    pub(super) refusals: Option<Box<Refusals>>,
+}
+
+/// A pod whose volumes were resolved.
+struct Resolved {
+    object: Arc<core::Pod>,
+    with: Vec<StorageRef>,
 }
 
 /// What decides whether a running pod may be moved, beyond what [`Pod`] holds.
@@ -135,7 +150,8 @@ pub(super) struct Pods {
     by_node: FxHashMap<Arc<str>, FxHashSet<PodKey>>,
     /// How many are in `by_node`.
     pub(super) bound: usize,
-    with_claims: FxHashSet<PodKey>,
+    /// By what their volumes were resolved with.
+    by_storage: FxHashMap<StorageRef, FxHashSet<PodKey>>,
     /// Pods that wait for a place.
     pub(super) waiting: BTreeSet<PodKey>,
     specs: Specs,
@@ -181,25 +197,39 @@ impl Pods {
         if convert::is_terminal(object) {
             return Ok(self.remove(&key));
         }
-        let pod = self.converted(object, storage, budgets, now)?;
+        let (mut pod, resolved_with) = self.converted(object, storage, budgets, now)?;
         key = PodKey { namespace: Arc::clone(&pod.namespace), name: Arc::clone(&pod.name) };
         // A pod on its way out needs no new place, even if it never had one.
         let waiting = convert::is_provisionable(object) && !pod.terminating;
         let residue = Residue::of(object);
-        let before = self.records.get(&key).filter(|o| o.pod.uid == pod.uid).map(|o| o.told.clone());
+        let known = self.records.get(&key).filter(|o| o.pod.uid == pod.uid);
+        let said = known.map(|o| o.said.as_ref());
+        let said = if waiting { Said::of(object, said.flatten(), now) } else { None };
+        let refusals = known.and_then(|o| o.refusals.clone());
+        let before = known.map(|o| o.told.clone());
         let told = self.tell(object, before.as_ref(), waiting, now);
+        if pod.node.is_none() && pod.rejected.is_none() {
+            pod.rejected = self.waits_for_volume(&pod, &resolved_with, storage);
+        }
+        if let Some(refusals) = &refusals {
+            refusals.apply(&mut pod, now);
+        }
         let old = self.records.get(&key);
         let same_pod = old.filter(|o| o.pod.uid == pod.uid);
         let eviction_cost = convert::eviction_cost(object, pod.spec.priority);
+        let volumes = has_claims(object)
+            .then(|| Box::new(Resolved { object: Arc::clone(object), with: resolved_with }));
+        let with = |volumes: &Option<Box<Resolved>>| volumes.as_ref().map(|v| v.with.clone());
         if same_pod.is_some_and(|o| {
             *o.pod == pod
                 && o.waiting_since.is_some() == waiting
                 && o.residue.judges_like(&residue)
                 && o.eviction_cost == eviction_cost
-                && o.raw.is_none()
+                && with(&o.volumes) == with(&volumes)
         }) {
             if let Some(record) = self.records.get_mut(&key) {
-                (record.told, record.residue) = (told, residue);
+                (record.told, record.residue, record.volumes) = (told, residue, volumes);
+                record.said = said;
             }
             return Ok(Outcome::Nothing);
         }
@@ -216,18 +246,27 @@ impl Pods {
             self.by_node.entry(Arc::clone(node)).or_default().insert(key.clone());
             self.bound += 1;
         }
-        let has_claims = has_claims(object);
-        if has_claims {
-            self.with_claims.insert(key.clone());
+        for one in volumes.iter().flat_map(|volumes| &volumes.with) {
+            self.by_storage.entry(one.clone()).or_default().insert(key.clone());
         }
         if waiting {
             self.waiting.insert(key.clone());
         }
-        let raw = has_claims.then(|| Arc::clone(object));
         let pod = Arc::new(pod);
         self.records.insert(
             key.clone(),
-            Box::new(Record { pod, waiting_since, triggered, eviction_cost, residue, raw, shown, told }),
+            Box::new(Record {
+                pod,
+                waiting_since,
+                triggered,
+                eviction_cost,
+                residue,
+                volumes,
+                shown,
+                told,
+                said,
+                refusals,
+            }),
         );
         Ok(Outcome::Changed(key))
     }
@@ -246,7 +285,14 @@ impl Pods {
                 self.by_node.remove(node);
             }
         }
-        self.with_claims.remove(key);
+        for one in record.volumes.iter().flat_map(|volumes| &volumes.with) {
+            if let Some(pods) = self.by_storage.get_mut(one) {
+                pods.remove(key);
+                if pods.is_empty() {
+                    self.by_storage.remove(one);
+                }
+            }
+        }
         self.waiting.remove(key);
     }
 
@@ -264,7 +310,7 @@ impl Pods {
         storage: &Storage,
         budgets: &BTreeMap<String, Vec<PodBudget>>,
         now: Timestamp,
-    ) -> Result<Pod, convert::Error> {
+    ) -> Result<(Pod, Vec<StorageRef>), convert::Error> {
         let meta = &object.metadata;
         let empty = core::PodSpec::default();
         let written = object.spec.as_ref().unwrap_or(&empty);
@@ -279,11 +325,12 @@ impl Pods {
         .map_err(|invalid| invalid.of("Pod", meta.namespace.as_deref(), meta.name.as_deref()))?;
         let spec = self.specs.share(spec);
         let own = budgets.get(meta.namespace.as_deref().unwrap_or("default"));
-        let context = PodContext { storage, budgets: own.map_or(&[], Vec::as_slice), now };
+        let consulted = Consulted::new(storage);
+        let context = PodContext { storage: &consulted, budgets: own.map_or(&[], Vec::as_slice), now };
         let mut pod = convert::pod(object, spec, &context)?;
         pod.namespace = self.shared(pod.namespace);
         pod.node = pod.node.map(|node| self.shared(node));
-        Ok(pod)
+        Ok((pod, consulted.seen()))
     }
 
     /// One allocation for names that many pods repeat.
@@ -318,10 +365,18 @@ impl Pods {
         changed
     }
 
-    /// Pods whose claims, volumes or classes may have changed, as objects to take in again.
-    pub(super) fn with_claims(&self) -> Vec<Arc<core::Pod>> {
-        let raw = self.with_claims.iter().filter_map(|key| self.records.get(key)?.raw.clone());
-        raw.collect()
+    /// Pods whose volumes were resolved with what has changed, as objects to take in again.
+    pub(super) fn resolved_with(&self, touched: &Touched) -> Vec<Arc<core::Pod>> {
+        let keys: BTreeSet<&PodKey> = match touched {
+            Touched::Some(refs) => refs.iter().flat_map(|one| self.resolved_by(one)).collect(),
+            Touched::All => self.by_storage.values().flatten().collect(),
+        };
+        let object = |key: &PodKey| Some(Arc::clone(&self.records.get(key)?.volumes.as_ref()?.object));
+        keys.into_iter().filter_map(object).collect()
+    }
+
+    pub(super) fn resolved_by(&self, one: &StorageRef) -> impl Iterator<Item = &PodKey> {
+        self.by_storage.get(one).into_iter().flatten()
     }
 
     pub(super) fn on_node(&self, node: &str) -> Vec<PodKey> {
@@ -352,6 +407,43 @@ impl Record {
     pub(super) fn protected_until(&self) -> Option<Timestamp> {
         self.residue.protected_until()
     }
+
+    /// What its volumes were resolved with.
+    pub(super) fn resolved_with(&self) -> &[StorageRef] {
+        self.volumes.as_ref().map_or(&[], |volumes| &volumes.with)
+    }
+}
+
+/// As much of a running pod as can be read, where the whole cannot: it takes room on its node, whatever else it asks for, and
+/// must not be moved, since nobody knows where to. Without readable requests it takes the whole node.
+pub(super) fn legible(pod: &core::Pod, with_requests: bool) -> core::Pod {
+    let whole = pod.spec.clone().unwrap_or_default();
+    let mut containers = whole.containers;
+    if !with_requests {
+        let all = |name: &str| (name.to_owned(), Quantity(WHOLE_NODE.to_owned()));
+        let requests = Some(["cpu", "memory"].into_iter().map(all).collect());
+        let resources = Some(core::ResourceRequirements { requests, ..Default::default() });
+        containers = vec![core::Container { resources, ..Default::default() }];
+    }
+    let spec = core::PodSpec {
+        node_name: whole.node_name,
+        containers,
+        init_containers: whole.init_containers.filter(|_| with_requests),
+        overhead: whole.overhead.filter(|_| with_requests),
+        resources: whole.resources.filter(|_| with_requests),
+        ..core::PodSpec::default()
+    };
+    let mut legible = core::Pod { spec: Some(spec), ..pod.clone() };
+    if !with_requests {
+        legible.status = pod.status.clone().map(|status| core::PodStatus {
+            container_statuses: None,
+            init_container_statuses: None,
+            ..status
+        });
+    }
+    let annotations = legible.metadata.annotations.get_or_insert_default();
+    annotations.insert(labels::DO_NOT_DISRUPT.to_owned(), labels::TRUE.to_owned());
+    legible
 }
 
 fn has_claims(pod: &core::Pod) -> bool {

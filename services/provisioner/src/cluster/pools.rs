@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use api::NodePool;
 use api::conditions;
-use api::convert::{self, overlay};
+use api::convert;
 use jiff::SignedDuration;
 use k8s_openapi::api::apps::v1::DaemonSet as ApiDaemonSet;
 use k8s_openapi::api::core::v1 as core;
@@ -103,7 +103,7 @@ pub(crate) fn usable(
         }
         // Without subnets a class sells nothing anywhere: its status is ready before the types that follow from it are.
         let sells = |types: &&Arc<Vec<InstanceType>>| types.iter().any(|t| !t.offerings.is_empty());
-        let Some(types) = offer.types.get(class.name.as_str()).filter(sells) else {
+        let Some(types) = offer.types_for(&class.name, name).filter(sells) else {
             continue;
         };
         let types = if held.is_empty() { Arc::clone(types) } else { without_held(types, held, &mut less) };
@@ -112,7 +112,7 @@ pub(crate) fn usable(
             Err(error) => warn!(nodepool = name, %error, "NodePool left out until it is corrected"),
         }
     }
-    if offer.overlays.is_empty() { all } else { overlay::apply(all, &offer.overlays).pools }
+    all
 }
 
 /// What a class sells, shared by its pools.

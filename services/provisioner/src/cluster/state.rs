@@ -18,15 +18,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tracing::warn;
 
 use super::buffers::Buffers;
+use super::launches::Launches;
 use super::nodes::{Nodes, Surroundings};
-use super::pods::{Outcome, PodKey, Pods, Shown};
+use super::pods::{Outcome, PodKey, Pods, Shown, legible};
 use super::pools::{self, Daemons, key_of_set};
 use super::promises::{self, Promises};
 use super::storage::{Storage, by_name};
 use crate::catalog::Offer;
-
-/// An unlaunched claim that we made ourselves counts this long before a watch shows it.
-const ASSUMED: SignedDuration = SignedDuration::from_secs(15);
 
 /// Something that changes by itself when its time comes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,6 +36,10 @@ pub(super) enum Due {
     Node(Arc<str>),
     Protection(PodKey),
     Assumed(Arc<str>),
+    /// A pod that kube-scheduler refused on several nodes may get another.
+    Refusal(PodKey),
+    /// Launches that failed may be tried again.
+    Backoff,
 }
 
 #[derive(Default)]
@@ -52,10 +54,13 @@ pub(super) struct State {
     pub(super) namespaces: BTreeMap<String, LabelMap>,
     pub(super) promises: Promises,
     pub(super) buffers: Buffers,
+    pub(super) launches: Launches,
     /// How long room is kept on a node that has just become ready.
     pub(super) window: SignedDuration,
     /// Claims that we made and no watch has shown yet.
     pub(super) assumed: FxHashMap<Arc<str>, Timestamp>,
+    /// Those of them that it is time to look up.
+    pub(super) overdue: Vec<Arc<str>>,
     pub(super) offer: Offer,
     pub(super) due: BTreeSet<(Timestamp, Due)>,
     /// By the solver's name of a node: pods shown there.
@@ -65,11 +70,23 @@ pub(super) struct State {
     /// While pods are listed: those that the list has shown so far.
     pub(super) listing: Option<FxHashSet<PodKey>>,
     pub(super) delta: Delta,
+    /// How often kube-scheduler refused a pod on a node that was made for it.
+    pub(super) refused: u64,
     /// Pods that wait and should be decided about; `true`: at once.
     pub(super) triggers: Vec<(Arc<str>, bool)>,
 }
 
-/// What must be told to the solver's snapshot.
+/// When pods that lost their nomination are decided about again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Retry {
+    AtOnce,
+    /// With the next batch.
+    Soon,
+    /// The end of the pause triggers them.
+    AfterBackoff,
+}
+
+/// Changes that the solver's snapshot has to take over.
 #[derive(Default)]
 pub(super) struct Delta {
     pub(super) changes: Vec<solver::Change>,
@@ -129,15 +146,39 @@ impl State {
         }
     }
 
-    fn take_pod(&mut self, pod: &Arc<core::Pod>, now: Timestamp) {
+    pub(super) fn take_pod(&mut self, pod: &Arc<core::Pod>, now: Timestamp) {
+        let key = Pods::key(pod);
+        let mut shared = self.pods.exclusive_claims(&key, &self.storage);
+        self.take_pod_alone(pod, now);
+        shared.extend(self.pods.exclusive_claims(&key, &self.storage));
+        self.judge_sharers(shared, &key, now);
+    }
+
+    fn drop_pod(&mut self, key: &PodKey, now: Timestamp) {
+        let shared = self.pods.exclusive_claims(key, &self.storage);
+        let outcome = self.pods.remove(key);
+        self.pod_outcome(outcome);
+        self.judge_sharers(shared, key, now);
+    }
+
+    /// Without a look at others that use the same volumes.
+    pub(super) fn take_pod_alone(&mut self, pod: &Arc<core::Pod>, now: Timestamp) {
         if self.daemons.saw(pod) {
             self.delta.rebuild = true;
         }
         match self.pods.apply(pod, &self.storage, &self.budgets, now) {
             Ok(outcome) => self.pod_outcome(outcome),
             Err(error) => {
-                warn!(%error, "pod left out until it is corrected");
-                let outcome = self.pods.remove(&Pods::key(pod));
+                let is_bound = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
+                let mut read_in_part = || {
+                    [true, false].into_iter().find_map(|with_requests| {
+                        let part = Arc::new(legible(pod, with_requests));
+                        self.pods.apply(&part, &self.storage, &self.budgets, now).ok()
+                    })
+                };
+                let outcome = if is_bound { read_in_part() } else { None };
+                warn!(%error, takes_room = outcome.is_some(), "pod cannot be read until it is corrected");
+                let outcome = outcome.unwrap_or_else(|| self.pods.remove(&Pods::key(pod)));
                 self.pod_outcome(outcome);
             }
         }
@@ -154,16 +195,14 @@ impl State {
                 }
             }
             Streamed::Deleted(pod) => {
-                let outcome = self.pods.remove(&Pods::key(&pod));
-                self.pod_outcome(outcome);
+                self.drop_pod(&Pods::key(&pod), now);
             }
             Streamed::Listed => {
                 let seen = self.listing.take().unwrap_or_default();
                 let gone: Vec<PodKey> =
                     self.pods.records.keys().filter(|k| !seen.contains(*k)).cloned().collect();
                 for key in gone {
-                    let outcome = self.pods.remove(&key);
-                    self.pod_outcome(outcome);
+                    self.drop_pod(&key, now);
                 }
             }
         }
@@ -232,11 +271,11 @@ impl State {
         self.keep_claim(&name, claim, now);
     }
 
-    fn keep_claim(&mut self, name: &Arc<str>, claim: Arc<NodeClaim>, now: Timestamp) {
+    pub(super) fn keep_claim(&mut self, name: &Arc<str>, claim: Arc<NodeClaim>, now: Timestamp) {
         let until = promises::until(&claim, self.window);
         let object = self.nodes.object_of_claim(name);
         let touched = match until {
-            Some(until) if until <= now => self.promises.drop(name),
+            Some(until) if until <= now => self.end_promise(name, now),
             due => {
                 if let Some(due) = due {
                     self.due.insert((due, Due::Promise(Arc::clone(name))));
@@ -246,12 +285,18 @@ impl State {
                 self.promises.set(name, &claim)
             }
         };
+        self.follow_launch(name, &claim, now);
         self.nodes.set_claim(claim);
         self.node_changed(None, Some(name), now);
         if object.is_some() && object != self.nodes.object_of_claim(name) {
             self.node_changed(object.as_deref(), None, now);
         }
-        self.free_pods(&touched, true);
+        self.free_pods(&touched, self.after_failure(name));
+    }
+
+    /// When pods of a NodeClaim that comes to nothing are decided about again.
+    fn after_failure(&self, claim: &str) -> Retry {
+        if self.launches.has_failed(claim) { Retry::AfterBackoff } else { Retry::AtOnce }
     }
 
     pub(super) fn drop_claim(&mut self, name: &Arc<str>, now: Timestamp) {
@@ -259,33 +304,27 @@ impl State {
         let object = self.nodes.object_of_claim(name);
         let touched = self.promises.drop(name);
         if self.nodes.drop_claim(name).is_none() {
+            self.launches.forget(name);
             return;
         }
         self.node_changed(object.as_deref(), Some(name), now);
-        self.free_pods(&touched, true);
+        self.free_pods(&touched, self.after_failure(name));
+        self.launches.forget(name);
     }
 
-    /// Pods whose promise changed are shown where they belong now; those without one are to be decided about.
-    pub(super) fn free_pods(&mut self, pods: &[promises::ShortUid], urgent: bool) {
+    /// Pods whose nomination changed are shown where they belong now; those without one are to be decided about.
+    pub(super) fn free_pods(&mut self, pods: &[promises::ShortUid], retry: Retry) {
         for uid in pods {
             let Some(key) = self.pods.by_short(*uid).cloned() else { continue };
             self.show(&key);
             if let Some(record) = self.pods.records.get(&key).filter(|r| r.shown == Shown::Pending) {
-                self.triggers.push((Arc::clone(&record.pod.uid), urgent));
+                match retry {
+                    Retry::AtOnce => self.triggers.push((Arc::clone(&record.pod.uid), true)),
+                    Retry::Soon => self.triggers.push((Arc::clone(&record.pod.uid), false)),
+                    Retry::AfterBackoff => {}
+                }
             }
         }
-    }
-
-    /// Claims that were just created: they count from now on, whenever the watch shows them.
-    pub(super) fn assume(&mut self, claim: Arc<NodeClaim>, now: Timestamp) {
-        let name: Arc<str> = Arc::from(claim.metadata.name.as_deref().unwrap_or_default());
-        if self.nodes.claims.contains_key(&name) {
-            return;
-        }
-        let until = now.checked_add(ASSUMED).unwrap_or(Timestamp::MAX);
-        self.assumed.insert(Arc::clone(&name), until);
-        self.due.insert((until, Due::Assumed(Arc::clone(&name))));
-        self.keep_claim(&name, claim, now);
     }
 
     pub(super) fn nominate(&mut self, nodes: &[Arc<str>], until: Timestamp, now: Timestamp) {
@@ -348,6 +387,12 @@ impl State {
             && before.iter().zip(&self.pools).all(|((a, x), (b, y))| a == b && matters(x) == matters(y));
         if same {
             return;
+        }
+        let changed = |name: &&String| {
+            before.get(*name).map(|p| matters(p)) != self.pools.get(*name).map(|p| matters(p))
+        };
+        for name in before.keys().chain(self.pools.keys()).filter(changed) {
+            self.launches.forget_pool(name);
         }
         self.delta.rebuild = true;
         self.retry_waiting();
@@ -419,13 +464,6 @@ impl State {
     pub(super) fn rejudge(&mut self, key: &PodKey, now: Timestamp) {
         if self.pods.rejudge(key, &self.budgets, now) {
             self.pod_outcome(Outcome::Changed(key.clone()));
-        }
-    }
-
-    /// Claims, volumes or storage classes changed.
-    pub(super) fn storage_changed(&mut self, now: Timestamp) {
-        for pod in self.pods.with_claims() {
-            self.take_pod(&pod, now);
         }
     }
 

@@ -2,8 +2,13 @@
 //! would be.
 
 mod excerpts;
+mod exclusive;
 mod forced;
+mod launches;
 mod left_over;
+mod rebuilt;
+mod refusals;
+mod volumes;
 
 use std::sync::Arc;
 
@@ -286,14 +291,36 @@ fn when_a_launch_fails_its_pods_are_decided_about_at_once() {
 }
 
 #[test]
-fn a_claim_that_no_watch_ever_shows_stops_counting() {
+fn a_claim_that_no_watch_shows_counts_until_the_api_server_denies_it() {
     let mut state = state();
     state.pod(Streamed::Applied(pod(1, json!({}))), at(0));
-    state.assume(claim("general-x", &[1], json!({})), at(0));
+    let created = claim("general-x", &[1], json!({"metadata": {"uid": "claim-uid"}}));
+    state.assume(Arc::clone(&created), at(0));
     state.claim(Change::Reset(vec![]), at(5));
     assert_eq!(shown(&state, 1), on("general-x"), "a list may be older than the claim");
     state.pass_time(at(16));
+    assert_eq!(shown(&state, 1), on("general-x"), "the watch may be late");
+    assert_eq!(state.overdue_claims(at(16)), [Arc::from("general-x")]);
+    assert!(state.overdue_claims(at(17)).is_empty(), "it is being looked up");
+    state.pass_time(at(32));
+    assert_eq!(state.overdue_claims(at(32)).len(), 1, "the lookup failed, so it comes due again");
+    state.claim_absent(&Arc::from("general-x"), at(33));
     assert_eq!(shown(&state, 1), Shown::Pending);
+}
+
+#[test]
+fn a_claim_whose_create_was_not_answered_counts_until_the_request_can_no_longer_be_carried_out() {
+    let mut state = state();
+    state.pod(Streamed::Applied(pod(1, json!({}))), at(0));
+    state.assume(claim("general-x", &[1], json!({})), at(0));
+    state.pass_time(at(60));
+    assert!(state.overdue_claims(at(60)).is_empty() && decide(&state).new_nodes.is_empty());
+    state.pass_time(at(76));
+    assert_eq!(state.overdue_claims(at(76)).len(), 1);
+    // It was created after all.
+    state.claim(Change::Applied(claim("general-x", &[1], json!({}))), at(77));
+    state.claim_absent(&Arc::from("general-x"), at(78));
+    assert_eq!(shown(&state, 1), on("general-x"), "what a watch has shown is there");
 }
 
 #[test]

@@ -8,12 +8,11 @@ use model::node::NodeState;
 use model::pod::Pod;
 use model::quantity::Quantity;
 use model::resources::PODS;
-use tracing::warn;
 
 use super::nodes::Entry;
 use super::pods::{PodKey, Shown};
 use super::promises::{self, ShortUid};
-use super::state::{Due, State};
+use super::state::{Due, Retry, State};
 
 /// As often as the reference looks again at pods that it found a place for but that were not bound.
 const AGAIN: SignedDuration = SignedDuration::from_secs(10);
@@ -35,8 +34,8 @@ impl State {
                 Due::Promise(claim) => {
                     let over = self.nodes.claims.get(&claim).and_then(|c| promises::until(c, self.window));
                     if over.is_some_and(|until| until <= now) {
-                        let touched = self.promises.drop(&claim);
-                        self.free_pods(&touched, false);
+                        let touched = self.end_promise(&claim, now);
+                        self.free_pods(&touched, Retry::Soon);
                     }
                 }
                 Due::Settled(claim) => self.free_left_over(&claim),
@@ -48,10 +47,14 @@ impl State {
                     }
                 }
                 Due::Protection(key) => self.rejudge(&key, now),
+                Due::Refusal(key) => self.try_again(&key, now),
+                Due::Backoff => {
+                    self.launches.forget_old(now);
+                    self.retry_waiting();
+                }
                 Due::Assumed(name) => {
                     if self.assumed.get(&name).is_some_and(|until| *until <= now) {
-                        warn!(nodeclaim = &*name, "no watch has shown the claim: it does not count any more");
-                        self.drop_claim(&name, now);
+                        self.overdue.push(name);
                     }
                 }
             }
@@ -81,7 +84,7 @@ impl State {
             }
         }
         left_over.iter().for_each(|pod| self.promises.release(*pod, claim));
-        self.free_pods(&left_over, false);
+        self.free_pods(&left_over, Retry::Soon);
     }
 
     /// A node begins to go: its pods are planned for at once, while it drains.

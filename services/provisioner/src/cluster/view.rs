@@ -12,6 +12,7 @@ use model::pool::DaemonSet;
 use model::resources::Resources;
 use solver::Snapshot;
 
+use super::backoff::Backoff;
 use super::buffers::Placeholders;
 use super::storage::Storage;
 
@@ -35,6 +36,8 @@ pub(crate) struct ClusterView {
     pub(crate) usable_pools: Arc<Vec<model::pool::NodePool>>,
     /// Claims not launched yet, by the reservation that they are to be launched into.
     pub(crate) held_reservations: Arc<BTreeMap<String, u32>>,
+    /// Launches that failed for a lasting reason.
+    pub(crate) backoff: Arc<Backoff>,
     pub(crate) storage: Arc<Storage>,
     /// NodePools as they are in the API, ready or not.
     pub(crate) pool_objects: Arc<BTreeMap<String, Arc<NodePool>>>,
@@ -109,6 +112,8 @@ pub(crate) struct PodFacts {
     pub(crate) waiting: bool,
     /// Name, as in views, of the node that it is on or meant for.
     pub(crate) on: Option<Arc<str>>,
+    /// kube-scheduler refused it on nodes that were made for it: what that means.
+    pub(crate) refused: Option<Arc<str>>,
 }
 
 /// Use of a pool.
@@ -135,6 +140,8 @@ pub(crate) struct PendingPod {
     pub(crate) nominated: Option<Arc<str>>,
     /// Why it is not decided about at all.
     pub(crate) rejected: Option<Arc<str>>,
+    /// kube-scheduler refused it on nodes that were made for it: what that means.
+    pub(crate) refused: Option<Arc<str>>,
 }
 
 impl ClusterView {
@@ -155,6 +162,7 @@ impl ClusterView {
             pools: Arc::default(),
             usable_pools: Arc::default(),
             held_reservations: Arc::default(),
+            backoff: Arc::default(),
             storage: Arc::default(),
             pool_objects: Arc::default(),
             pending: Arc::default(),

@@ -41,8 +41,8 @@ fn command(found: &Command, uids: &Uids) -> pb::PlannedCommand {
         to: one.to.clone(),
     });
     pb::PlannedCommand {
-        reason: found.method.reason().to_owned(),
-        method: found.method.as_str().to_owned(),
+        reason: found.method.reason().as_str().to_owned(),
+        method: found.method.consolidation_type().to_owned(),
         remove_nodes: found.remove.iter().map(ToString::to_string).collect(),
         new_nodes: numbered.map(|(node, number)| wire::planned(node, number, uids)).collect(),
         moves: moves.collect(),

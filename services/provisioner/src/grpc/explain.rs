@@ -9,7 +9,7 @@ use solver::{Effort, Options, PodRef};
 
 use super::{misses, wire};
 use crate::cluster::{ClusterView, PodFacts};
-use crate::schedule;
+use crate::schedule::{self, Verdict, Verdicts};
 
 /// A person waits for the answer.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -28,6 +28,7 @@ fn not_waiting(pod: &Pod) -> &'static str {
 pub(super) fn answer(
     view: &ClusterView,
     facts: &PodFacts,
+    verdicts: &Verdicts,
     settings: &Settings,
     replica: &str,
 ) -> pb::ExplainPodResponse {
@@ -58,6 +59,14 @@ pub(super) fn answer(
             _ => "being launched",
         });
         answer.summary = format!("waits for {on}, which was made for it and is {state}");
+        if let Some(refused) = &facts.refused {
+            answer.summary = format!("{}; {refused}", answer.summary);
+        }
+        return answer;
+    }
+    // What keeps a planned node from being made is known to the last decision alone.
+    if let Some(Verdict::Held(why)) = verdicts.get(&pod.uid) {
+        answer.summary = why.to_string();
         return answer;
     }
     let options = Options { effort: Effort::Quick, ..schedule::options(settings) };
@@ -81,5 +90,8 @@ pub(super) fn answer(
     }
     answer.summary =
         if answer.planned.is_none() && answer.node.is_empty() { why.to_string() } else { why.verdict };
+    if let Some(refused) = facts.refused.as_ref().filter(|refused| !answer.summary.contains(&***refused)) {
+        answer.summary = format!("{}; {refused}", answer.summary);
+    }
     answer
 }

@@ -2,12 +2,12 @@
 
 mod consolidate;
 mod explain;
-mod launch;
 mod misses;
 mod plan;
 mod replacements;
 mod simulate;
 mod snapshot;
+mod watch;
 mod wire;
 
 use futures::StreamExt as _;
@@ -16,10 +16,11 @@ use proto::provisioner::v1::provisioner_server::{Provisioner, ProvisionerServer,
 use proto::provisioner::v1::{
     CreateReplacementsRequest, CreateReplacementsResponse, ExplainPodRequest, ExplainPodResponse,
     GetSnapshotRequest, GetSnapshotResponse, PlanRequest, PlanResponse, SimulateManyRequest,
-    SimulateManyResponse, SimulateRequest, SimulateResponse,
+    SimulateManyResponse, SimulateRequest, SimulateResponse, WatchClusterRequest, WatchClusterResponse,
 };
 use runtime::Service;
 use runtime::grpc::{Access, GrpcServer, Humans, errors};
+use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::claims::Creator;
@@ -40,8 +41,11 @@ pub(crate) fn server(deps: Deps, creator: Creator, verdicts: VerdictsHandle) -> 
         )
         .allow(SERVICE_NAME, "Plan", &[], Humans::Read)
         .allow(SERVICE_NAME, "ExplainPod", &[], Humans::Read)
-        .allow(SERVICE_NAME, "GetSnapshot", &[Service::Disruption], Humans::Read);
-    GrpcServer::new(access).add_service(ProvisionerServer::new(Handler { deps, creator, verdicts }))
+        .allow(SERVICE_NAME, "GetSnapshot", &[Service::Disruption], Humans::Read)
+        .allow(SERVICE_NAME, "WatchCluster", &[], Humans::Read);
+    GrpcServer::new(access)
+        .add_service(ProvisionerServer::new(Handler { deps, creator, verdicts }))
+        .costly(&["Plan", "Simulate", "SimulateMany", "ExplainPod"], 2)
 }
 
 #[derive(Clone)]
@@ -129,7 +133,10 @@ impl Provisioner for Handler {
             false => None,
         };
         let (deps, offer) = (self.deps.clone(), self.deps.catalog.latest());
-        let answer = computed(move || plan::answer(&view, &offer, &change, holding, &deps)).await??;
+        let gone = CancellationToken::new();
+        // Dropped with this call: when the caller disconnects, the computation ends too.
+        let _caller = gone.clone().drop_guard();
+        let answer = computed(move || plan::answer(&view, &offer, &change, holding, &deps, &gone)).await??;
         Ok(Response::new(answer))
     }
 
@@ -155,7 +162,9 @@ impl Provisioner for Handler {
             ));
         }
         let (settings, replica) = (Arc::clone(&self.deps.settings), Arc::clone(&self.deps.replica));
-        let answer = computed(move || explain::answer(&view, &facts, &settings, &replica)).await?;
+        let decided = Arc::clone(&self.verdicts.borrow());
+        let answer =
+            computed(move || explain::answer(&view, &facts, &decided.verdicts, &settings, &replica)).await?;
         Ok(Response::new(answer))
     }
 
@@ -169,5 +178,16 @@ impl Provisioner for Handler {
         let (offer, replica) = (self.deps.catalog.latest(), &self.deps.replica);
         let answer = snapshot::answer(&view, &decided, &offer, leader, replica, &request.into_inner());
         Ok(Response::new(answer))
+    }
+
+    type WatchClusterStream = BoxStream<'static, Result<WatchClusterResponse, Status>>;
+
+    async fn watch_cluster(
+        &self,
+        request: Request<WatchClusterRequest>,
+    ) -> Result<Response<Self::WatchClusterStream>, Status> {
+        let follower =
+            watch::Follower::new(&self.deps, self.verdicts.clone(), request.into_inner().with_pods);
+        Ok(Response::new(follower.stream().boxed()))
     }
 }

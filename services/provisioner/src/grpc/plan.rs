@@ -11,7 +11,7 @@ use api::{NodeOverlay, NodePool};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Namespace, Pod, PodTemplateSpec};
+use k8s_openapi::api::core::v1::{Namespace, PersistentVolumeClaim, Pod, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use model::pod::LabelSelector as Selector;
 use model::pool::ClusterInput;
@@ -21,6 +21,7 @@ use runtime::grpc::errors;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use solver::{Effort, Options, Snapshot};
+use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::{consolidate, simulate, wire};
@@ -50,8 +51,12 @@ enum Object {
         selector: Option<LabelSelector>,
         replicas: i32,
         template: Box<PodTemplateSpec>,
+        claim_templates: Vec<PersistentVolumeClaim>,
     },
 }
+
+/// Pods of all workloads of one request together; a request is small however many it asks for.
+const MOST_REPLICAS: usize = 50_000;
 
 /// Kinds that can be left out.
 const REMOVABLE: [&str; 5] = ["NodePool", "Node", "Pod", "DaemonSet", "NodeOverlay"];
@@ -61,6 +66,14 @@ impl Change {
         let mut objects = Vec::new();
         for (index, text) in request.objects_json.iter().enumerate() {
             objects.push(object(text, &format!("objects_json[{index}]"))?);
+        }
+        let replicas = |object: &Object| match object {
+            Object::Workload { replicas, .. } => usize::try_from(*replicas).unwrap_or(0),
+            _ => 0,
+        };
+        if objects.iter().map(replicas).sum::<usize>() > MOST_REPLICAS {
+            let why = format!("workloads of a plan have at most {MOST_REPLICAS} replicas together");
+            return Err(errors::invalid("objects_json", why));
         }
         let mut leave_out = Vec::new();
         for (index, name) in request.remove_objects.iter().enumerate() {
@@ -107,22 +120,24 @@ fn object(text: &str, field: &str) -> Result<Object, Status> {
         "Deployment" => {
             let own: Deployment = typed(value, field)?;
             let spec = own.spec.unwrap_or_default();
-            workload(own.metadata, Some(spec.selector), spec.replicas, spec.template)
+            workload(own.metadata, Some(spec.selector), spec.replicas, spec.template, Vec::new())
         }
         "ReplicaSet" => {
             let own: ReplicaSet = typed(value, field)?;
             let spec = own.spec.unwrap_or_default();
-            workload(own.metadata, Some(spec.selector), spec.replicas, spec.template.unwrap_or_default())
+            let template = spec.template.unwrap_or_default();
+            workload(own.metadata, Some(spec.selector), spec.replicas, template, Vec::new())
         }
         "StatefulSet" => {
             let own: StatefulSet = typed(value, field)?;
             let spec = own.spec.unwrap_or_default();
-            workload(own.metadata, Some(spec.selector), spec.replicas, spec.template)
+            let claims = spec.volume_claim_templates.unwrap_or_default();
+            workload(own.metadata, Some(spec.selector), spec.replicas, spec.template, claims)
         }
         "Job" => {
             let own: Job = typed(value, field)?;
             let spec = own.spec.unwrap_or_default();
-            workload(own.metadata, spec.selector, spec.parallelism, spec.template)
+            workload(own.metadata, spec.selector, spec.parallelism, spec.template, Vec::new())
         }
         other => {
             let known = "NodePool, NodeOverlay, DaemonSet, Namespace, Pod, Deployment, ReplicaSet, StatefulSet and Job";
@@ -139,8 +154,10 @@ fn workload(
     selector: Option<LabelSelector>,
     replicas: Option<i32>,
     template: PodTemplateSpec,
+    claim_templates: Vec<PersistentVolumeClaim>,
 ) -> Object {
-    Object::Workload { meta, selector, replicas: replicas.unwrap_or(1), template: Box::new(template) }
+    let (replicas, template) = (replicas.unwrap_or(1), Box::new(template));
+    Object::Workload { meta, selector, replicas, template, claim_templates }
 }
 
 pub(super) fn answer(
@@ -149,10 +166,11 @@ pub(super) fn answer(
     change: &Change,
     holding: Option<Holding>,
     deps: &Deps,
+    gone: &CancellationToken,
 ) -> Result<pb::PlanResponse, Status> {
     let mut input = view.input();
     let objects = pool_objects(view, offer, change)?;
-    input.pools = usable_pools(&objects, &overlaid(offer, change)?, &view.held_reservations);
+    input.pools = usable_pools(&objects, &overlaid(offer, change, &objects)?, &view.held_reservations);
     for (namespace, name) in change.leaves_out("Pod") {
         let namespace = namespace.unwrap_or("default");
         input.pods.retain(|p| *p.namespace != *namespace || *p.name != *name);
@@ -170,7 +188,7 @@ pub(super) fn answer(
     }
     let deadline = Instant::now() + change.limit;
     let options = Options { effort: Effort::Full, ..schedule::options(&deps.settings) };
-    let keep_going = || Instant::now() < deadline;
+    let keep_going = || Instant::now() < deadline && !gone.is_cancelled();
     let later = holding.map(|holding| (input.clone(), holding));
     let plan = solver::solve(&Snapshot::build(input), &options, &keep_going);
     let spot_to_spot = deps.settings.feature_gates.spot_to_spot_consolidation;
@@ -224,8 +242,12 @@ fn pool_objects(
     Ok(all)
 }
 
-/// What is on offer with the overlays of the question.
-fn overlaid(offer: &Offer, change: &Change) -> Result<Offer, Status> {
+/// What is on offer with the overlays and NodePools of the question.
+fn overlaid(
+    offer: &Offer,
+    change: &Change,
+    pools: &BTreeMap<String, Arc<NodePool>>,
+) -> Result<Offer, Status> {
     let mut overlays: Vec<overlay::Overlay> = (*offer.overlays).clone();
     for (_, name) in change.leaves_out("NodeOverlay") {
         overlays.retain(|o| *o.name != *name);
@@ -237,7 +259,7 @@ fn overlaid(offer: &Offer, change: &Change) -> Result<Offer, Status> {
         overlays.retain(|o| o.name != read.name);
         overlays.push(read);
     }
-    Ok(Offer { overlays: Arc::new(overlays), ..offer.clone() })
+    Ok(offer.clone().with_overlays(overlays, pools))
 }
 
 /// The node goes; pods that can be moved are pending then.
@@ -266,11 +288,11 @@ fn apply(input: &mut ClusterInput, object: &Object, view: &ClusterView, field: &
             input.daemon_sets.push(set);
         }
         Object::Pod(own) => {
-            let pod = simulate::pending(own, &view.storage, field)?;
+            let pod = simulate::pending(own, &*view.storage, field)?;
             input.pods.retain(|p| (&p.namespace, &p.name) != (&pod.namespace, &pod.name));
             input.pods.push(pod);
         }
-        Object::Workload { meta, selector, replicas, template } => {
+        Object::Workload { meta, selector, replicas, template, claim_templates } => {
             let mut own = Pod {
                 metadata: template.metadata.clone().unwrap_or_default(),
                 spec: template.spec.clone(),
@@ -278,19 +300,36 @@ fn apply(input: &mut ClusterInput, object: &Object, view: &ClusterView, field: &
             };
             own.metadata.namespace = meta.namespace.clone().or_else(|| Some("default".to_owned()));
             own.metadata.name = meta.name.clone();
-            let pod = simulate::pending(&own, &view.storage, field)?;
+            let like = simulate::pending(&own, &*view.storage, field)?;
             let found = convert::label_selector(selector.as_ref(), &convert::At::Root)
                 .map_err(|invalid| errors::invalid(field, invalid.problem))?;
-            scale(input, &pod, found.as_ref(), usize::try_from(*replicas).unwrap_or(0));
+            let wanted = usize::try_from(*replicas).unwrap_or(0);
+            let there = scale_down(input, &like.namespace, found.as_ref(), wanted);
+            let has_own_claims = convert::has_own_claims(&own, claim_templates);
+            for number in there..wanted {
+                let name = format!("{}-{number}", like.name);
+                input.pods.push(if has_own_claims {
+                    let (pod, claims) = convert::replica(&own, claim_templates, &name);
+                    simulate::pending(&pod, &convert::WithClaims::new(&*view.storage, claims), field)?
+                } else {
+                    let name: Arc<str> = Arc::from(name);
+                    model::pod::Pod { uid: Arc::clone(&name), name, ..like.clone() }
+                });
+            }
         }
     }
     Ok(())
 }
 
-/// As many pods as wanted: more are added to those that the selector finds, of too many those without a node go first.
-fn scale(input: &mut ClusterInput, like: &model::pod::Pod, selector: Option<&Selector>, wanted: usize) {
+/// Of more pods than wanted those without a node go first. Returns how many the selector finds.
+fn scale_down(
+    input: &mut ClusterInput,
+    namespace: &Arc<str>,
+    selector: Option<&Selector>,
+    wanted: usize,
+) -> usize {
     let is_its = |p: &model::pod::Pod| {
-        p.namespace == like.namespace && !p.daemon && selector.is_some_and(|s| s.matches(&p.spec.labels))
+        p.namespace == *namespace && !p.daemon && selector.is_some_and(|s| s.matches(&p.spec.labels))
     };
     let there = input.pods.iter().filter(|p| is_its(p)).count();
     let mut too_many = there.saturating_sub(wanted);
@@ -301,8 +340,29 @@ fn scale(input: &mut ClusterInput, like: &model::pod::Pod, selector: Option<&Sel
             !goes
         });
     }
-    for number in there..wanted {
-        let name: Arc<str> = Arc::from(format!("{}-{number}", like.name));
-        input.pods.push(model::pod::Pod { uid: Arc::clone(&name), name, ..like.clone() });
+    there
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replicas_of_all_workloads_together_are_bounded() {
+        let deployment = |replicas: i64| {
+            serde_json::json!({
+                "kind": "Deployment", "metadata": {"name": "a"},
+                "spec": {"replicas": replicas, "selector": {}, "template": {"metadata": {}, "spec": {"containers": []}}},
+            })
+            .to_string()
+        };
+        let read = |objects_json: Vec<String>| {
+            Change::read(pb::PlanRequest { objects_json, ..pb::PlanRequest::default() })
+        };
+        assert!(read(vec![deployment(50_000), deployment(-1)]).is_ok());
+        for refused in [vec![deployment(i64::from(i32::MAX))], vec![deployment(30_000), deployment(30_000)]] {
+            let status = read(refused).err().expect("refused");
+            assert_eq!(status.code(), tonic::Code::InvalidArgument, "{status}");
+        }
     }
 }

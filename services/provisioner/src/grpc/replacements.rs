@@ -82,11 +82,7 @@ pub(super) fn answer(
     let mut node_claims = Vec::with_capacity(total);
     let mut existed = 0;
     for (index, one) in made.into_iter().enumerate() {
-        let one = one.map_err(|error| {
-            let message =
-                format!("nodes[{index}] of {total}: {error}; call again with the same command_id to go on");
-            errors::status(Code::Unavailable, "NOT_CREATED", message, [("index", index.to_string())])
-        })?;
+        let one = one.map_err(|error| refusal(&error, index, total))?;
         existed += usize::from(one.existed);
         let meta = &one.claim.metadata;
         node_claims.push(types::ObjectRef {
@@ -95,4 +91,57 @@ pub(super) fn answer(
         });
     }
     Ok(pb::CreateReplacementsResponse { node_claims, already_existed: existed == total })
+}
+
+/// What the API server refuses it refuses again; of everything else a repeated call may make the rest.
+fn refusal(error: &claims::Error, index: usize, total: usize) -> Status {
+    let at = [("index", index.to_string())];
+    let words = match error {
+        claims::Error::Api { source, .. } => format!("{error}: {source}"),
+        _ => error.to_string(),
+    };
+    match error {
+        claims::Error::Api { source: kube::Error::Api(status), .. } if is_final(status.code) => {
+            let message = format!("nodes[{index}] of {total}: {words}");
+            errors::status(Code::FailedPrecondition, "REFUSED", message, at)
+        }
+        claims::Error::OverLimit { .. } | claims::Error::Foreign { .. } => {
+            let message = format!("nodes[{index}] of {total}: {words}");
+            errors::status(Code::FailedPrecondition, "REFUSED", message, at)
+        }
+        _ => {
+            let message =
+                format!("nodes[{index}] of {total}: {words}; call again with the same command_id to go on");
+            errors::status(Code::Unavailable, "NOT_CREATED", message, at)
+        }
+    }
+}
+
+const fn is_final(code: u16) -> bool {
+    code >= 400 && code < 500 && code != 409 && code != 429
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answered(code: u16) -> Status {
+        let status = kube::core::Status { code, message: "denied by policy".into(), ..Default::default() };
+        let source = kube::Error::Api(Box::new(status));
+        answer(vec![Err(claims::Error::Api { name: "a".into(), source })]).unwrap_err()
+    }
+
+    #[test]
+    fn what_the_api_server_refuses_is_final_and_what_it_fails_at_is_not() {
+        for code in [400, 403, 422] {
+            let status = answered(code);
+            assert_eq!(status.code(), Code::FailedPrecondition, "{code}");
+            assert!(status.message().contains("denied by policy"), "{status:?}");
+        }
+        for code in [409, 429, 500, 503] {
+            assert_eq!(answered(code).code(), Code::Unavailable, "{code}");
+        }
+        let unanswered = claims::Error::Unanswered { claim: Arc::default(), why: "timed out".into() };
+        assert_eq!(answer(vec![Err(unanswered)]).unwrap_err().code(), Code::Unavailable);
+    }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api::convert::{self, At, PodContext};
+use consolidation::what_if;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1 as core;
 use model::node::NodeState;
@@ -16,8 +17,8 @@ use runtime::grpc::errors;
 use solver::{Change, Effort, NodeId, Options, PodRef, Snapshot};
 use tonic::{Code, Status};
 
-use super::{launch, wire};
-use crate::cluster::{ClusterView, Storage};
+use super::wire;
+use crate::cluster::ClusterView;
 use crate::deps::Deps;
 use crate::schedule;
 
@@ -62,7 +63,11 @@ impl Question {
 }
 
 /// A pod of a request as if it were pending in this cluster.
-pub(super) fn pending(object: &core::Pod, storage: &Storage, field: &str) -> Result<Pod, Status> {
+pub(super) fn pending(
+    object: &core::Pod,
+    storage: &dyn convert::Storage,
+    field: &str,
+) -> Result<Pod, Status> {
     let mut object = object.clone();
     let spec = object.spec.get_or_insert_default();
     spec.node_name = None;
@@ -88,7 +93,7 @@ pub(super) async fn with_added(
         return Ok(view);
     }
     let read = |(index, object): (usize, &core::Pod)| {
-        pending(object, &view.storage, &format!("add_pods_json[{index}]"))
+        pending(object, &*view.storage, &format!("add_pods_json[{index}]"))
     };
     let pods: Vec<Pod> = question.added.iter().enumerate().map(read).collect::<Result<_, _>>()?;
     let changes: Vec<Change> = pods.iter().cloned().map(Change::PodAdded).collect();
@@ -139,10 +144,9 @@ pub(super) fn answer(
     let remove = ids(view, &question.remove)?;
     let deadline = Instant::now() + question.limit;
     let options = question.options(settings);
-    let mut plan = solver::simulate(&view.snapshot, &remove, &[], &options, &|| Instant::now() < deadline);
-    if let Some(below) = question.below {
-        launch::below(&mut plan.new_nodes, below, &view.usable_pools);
-    }
+    let keep_going = || Instant::now() < deadline;
+    let what_if::Simulated { plan, displaced } =
+        what_if::simulate(&view.snapshot, &remove, question.below, &view.usable_pools, &options, &keep_going);
     let names: Vec<&str> = remove.iter().map(|id| &**view.snapshot.node_name(*id)).collect();
     let uids = wire::Uids::of(view, names);
     let waited = |pod: &PodRef| {
@@ -158,8 +162,9 @@ pub(super) fn answer(
     let planned = |(index, node): (usize, &solver::NewNode)| {
         let mut wire = wire::planned(node, index, &uids);
         if question.below.is_some() {
-            let worst = launch::worst_prices(node, &view.usable_pools);
+            let worst = consolidation::worst_prices(node, &view.usable_pools);
             wire.worst_micro_usd_per_hour = worst.into_iter().map(MicroDollars::get).collect();
+            wire.min_values = wire::min_values(node, &view.usable_pools);
         }
         wire
     };
@@ -182,6 +187,7 @@ pub(super) fn answer(
         removed_micro_usd_per_hour: removed.map(MicroDollars::get),
         added_micro_usd_per_hour: plan.new_nodes.iter().map(|n| n.launch.price.get()).sum(),
         not_reached: plan.unreached.iter().map(|p| uids.pod(p)).collect(),
+        displaced: displaced.iter().map(|p| uids.pod(p)).collect(),
     })
 }
 

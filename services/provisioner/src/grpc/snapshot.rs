@@ -1,8 +1,11 @@
 //! What this replica believes about the cluster.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
 use model::catalog::InstanceType;
 use model::labels;
-use model::node::NodeState;
+use model::node::{Node, NodeState};
 use proto::provisioner::v1 as pb;
 use proto::types::v1 as types;
 
@@ -44,25 +47,48 @@ pub(super) fn answer(
     };
     if asked.with_nodes {
         answer.node_classes = offer.types.iter().map(|(name, types)| node_class(name, types)).collect();
-        let prices: std::collections::BTreeMap<_, _> = prices().collect();
-        let price = |name: &std::sync::Arc<str>| prices.get(name).copied().flatten().map_or(0, |p| p.get());
-        // Made for pods that the scheduler has not bound yet: as good as taken.
-        let promised: std::collections::BTreeSet<_> =
-            view.pending.iter().filter_map(|pod| pod.nominated.as_ref()).collect();
-        answer.node_summaries = view
-            .nodes
-            .iter()
-            .map(|(name, node)| {
-                let mut summary = summary(node, price(name), decided.held.contains(name));
-                summary.nominated |= promised.contains(name);
-                summary
-            })
-            .collect();
+        let nodes = Nodes::of(view, decided, offer);
+        answer.node_summaries = view.nodes.iter().map(|(name, node)| nodes.summary(name, node)).collect();
     }
     if asked.with_pending {
         answer.pending = view.pending.iter().map(|pod| pending(pod, &decided.verdicts)).collect();
     }
     answer
+}
+
+/// What a summary of a node says beside the node itself.
+pub(super) struct Nodes<'a> {
+    decided: &'a Decided,
+    offer: &'a Offer,
+    prices: BTreeMap<&'a Arc<str>, i64>,
+    /// Made for pods that the scheduler has not bound yet: as good as taken.
+    promised: BTreeSet<&'a Arc<str>>,
+}
+
+impl<'a> Nodes<'a> {
+    pub(super) fn of(view: &'a ClusterView, decided: &'a Decided, offer: &'a Offer) -> Self {
+        let priced = |id| Some((view.snapshot.node_name(id), view.snapshot.node_price(id)?.get()));
+        Self {
+            decided,
+            offer,
+            prices: view.snapshot.node_ids().filter_map(priced).collect(),
+            promised: view.pending.iter().filter_map(|pod| pod.nominated.as_ref()).collect(),
+        }
+    }
+
+    /// The part that may change while the node stays as it is: price, placeholders, pods that are sent there.
+    pub(super) fn around(&self, name: &Arc<str>, node: &NodeView) -> (i64, bool, bool) {
+        let held = self.decided.held.contains(node.node.claim.as_ref().unwrap_or(name));
+        (self.prices.get(name).copied().unwrap_or(0), held, self.promised.contains(name))
+    }
+
+    pub(super) fn summary(&self, name: &Arc<str>, node: &NodeView) -> pb::NodeSummary {
+        let (price, held, promised) = self.around(name, node);
+        let mut summary = summary(node, price, held);
+        summary.nominated |= promised;
+        summary.type_known = type_known(&node.node, self.offer);
+        summary
+    }
 }
 
 /// Every type that a class offers carries the group that it would be launched into.
@@ -98,7 +124,16 @@ fn summary(view: &NodeView, micro_usd_per_hour: i64, holds_buffers: bool) -> pb:
         phase: phase(view).to_owned(),
         nominated: node.nominated,
         holds_buffers,
+        type_known: None,
     }
+}
+
+/// A class lists all types of the catalogue that it could launch, also those that have no price now.
+fn type_known(node: &Node, offer: &Offer) -> Option<bool> {
+    let label = |key: &str| node.labels.get(key).map(String::as_str);
+    let types = offer.types.get(label(labels::EC2NODECLASS)?).filter(|types| !types.is_empty())?;
+    let own = label(labels::INSTANCE_TYPE)?;
+    Some(types.iter().any(|kind| *kind.name == *own))
 }
 
 fn phase(view: &NodeView) -> &'static str {
@@ -111,12 +146,14 @@ fn phase(view: &NodeView) -> &'static str {
     }
 }
 
-fn pending(pod: &crate::cluster::PendingPod, verdicts: &Verdicts) -> pb::PendingPod {
+pub(super) fn pending(pod: &crate::cluster::PendingPod, verdicts: &Verdicts) -> pb::PendingPod {
     let (nominated, reason) = match (&pod.nominated, &pod.rejected, verdicts.get(&pod.uid)) {
         (Some(node), _, _) => (node.to_string(), String::new()),
         (None, Some(why), _) => (String::new(), why.to_string()),
         (None, None, Some(Verdict::Fits(node) | Verdict::Made(node))) => (node.to_string(), String::new()),
-        (None, None, Some(Verdict::Unschedulable(why))) => (String::new(), why.to_string()),
+        (None, None, Some(Verdict::Unschedulable(why) | Verdict::Held(why))) => {
+            (String::new(), why.to_string())
+        }
         (None, None, None) => (String::new(), String::new()),
     };
     pb::PendingPod {

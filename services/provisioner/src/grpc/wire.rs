@@ -1,10 +1,11 @@
 //! Between the model and the wire, both ways. Nothing is decided here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use model::catalog::CapacityType;
+use model::pool::NodePool;
 use model::requirement::{Entry, Operator, Requirement};
 use model::requirements::Requirements;
 use model::resources::Resources;
@@ -26,6 +27,20 @@ pub(super) fn version(view: &ClusterView, replica: &str) -> types::SnapshotVersi
 
 pub(super) fn timestamp(at: Timestamp) -> prost_types::Timestamp {
     prost_types::Timestamp { seconds: at.as_second(), nanos: at.subsec_nanosecond() }
+}
+
+/// The minimums of flexibility of a planned node, for the caller that narrows its types further.
+pub(super) fn min_values(node: &NewNode, pools: &[NodePool]) -> Vec<types::MinValues> {
+    let Some(pool) = pools.iter().find(|pool| pool.name == node.pool) else { return Vec::new() };
+    let values = |values: BTreeSet<String>| types::LabelValues { values: values.into_iter().collect() };
+    consolidation::min_values(node, pool)
+        .into_iter()
+        .map(|demand| types::MinValues {
+            key: demand.key,
+            wanted: u32::try_from(demand.wanted).unwrap_or(u32::MAX),
+            by_type: demand.values.into_iter().map(values).collect(),
+        })
+        .collect()
 }
 
 pub(super) fn resources(amounts: &Resources) -> types::Resources {
@@ -144,6 +159,7 @@ pub(super) fn planned(node: &NewNode, index: usize, uids: &Uids) -> types::Plann
         }),
         requests: Some(resources(&node.requests)),
         worst_micro_usd_per_hour: Vec::new(),
+        min_values: Vec::new(),
     }
 }
 
@@ -167,10 +183,32 @@ pub(super) fn unschedulable(left: &solver::Unschedulable, uids: &Uids) -> types:
 /// A duration of the request, or the default for none.
 pub(super) fn limit(wire: Option<&prost_types::Duration>) -> Result<std::time::Duration, Status> {
     const DEFAULT: std::time::Duration = std::time::Duration::from_secs(10);
-    match wire {
-        None => Ok(DEFAULT),
-        Some(d) if d.seconds == 0 && d.nanos == 0 => Ok(DEFAULT),
-        Some(d) => std::time::Duration::try_from(*d)
-            .map_err(|_| errors::invalid("solve_limit", "must not be negative")),
+    const LONGEST: std::time::Duration = std::time::Duration::from_secs(60);
+    // Any pair of numbers may come, also such as are no duration.
+    match wire.map(|d| (u64::try_from(d.seconds), u32::try_from(d.nanos))) {
+        None | Some((Ok(0), Ok(0))) => Ok(DEFAULT),
+        Some((Ok(seconds @ 0..=60), Ok(nanos @ 0..=999_999_999)))
+            if std::time::Duration::new(seconds, nanos) <= LONGEST =>
+        {
+            Ok(std::time::Duration::new(seconds, nanos))
+        }
+        Some((Ok(_), Ok(_))) => Err(errors::invalid("solve_limit", "must be at most 60s")),
+        Some(_) => Err(errors::invalid("solve_limit", "must not be negative")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_a_question_is_bounded() {
+        let seconds = |seconds| limit(Some(&prost_types::Duration { seconds, nanos: 0 }));
+        assert_eq!(seconds(60).unwrap().as_secs(), 60);
+        assert!(seconds(61).is_err() && seconds(i64::MAX).is_err() && seconds(-1).is_err());
+        for nanos in [i32::MIN, -1, 0, i32::MAX] {
+            assert!(limit(Some(&prost_types::Duration { seconds: i64::MIN, nanos })).is_err());
+        }
+        assert_eq!(limit(None).unwrap().as_secs(), 10);
     }
 }

@@ -1,9 +1,8 @@
-//! Asking EC2: launch templates, the fleet request with the claim's token, and what to do when a template or a token is gone.
+//! Asking EC2: launch templates, the fleet request with its token, and what to do when a template or a token is gone.
 
 use std::collections::BTreeMap;
 
 use cloud::error::ErrorKind;
-use cloud::instance::{Instance, NODECLAIM_TAG};
 use cloud::launch::{FleetAnswer, FleetRequest, FleetTemplate};
 use futures::future::try_join_all;
 use model::catalog::CapacityType;
@@ -12,6 +11,7 @@ use tracing::{Instrument as _, info, info_span, warn};
 use super::attempts::MISMATCH;
 use super::error::{self, LaunchError};
 use super::fleet::{self, Place};
+use super::shares::Shares;
 use super::template::{self, Setting};
 use super::{Inner, Job, Launch, metrics, userdata};
 use crate::nodeclass::Chosen;
@@ -20,45 +20,50 @@ use crate::nodeclass::Chosen;
 pub(super) enum Asking<'a> {
     /// The places that were asked for, each with its template.
     Answered(FleetAnswer, Vec<(String, Place<'a>)>),
-    Found(Box<Instance>),
+    /// Earlier requests had launched enough for all.
+    Served,
 }
 
 impl Launch {
     /// Makes templates and calls. A template that is gone is made again, once; a token that is taken leads to the
-    /// instance, or to the next token.
+    /// instances, and to the next token for those that get none.
     pub(super) async fn ask<'a>(
         &self,
         job: &Job<'_>,
+        shares: &mut Shares,
         shapes: &BTreeMap<fleet::Shape, Vec<Place<'a>>>,
         buying: CapacityType,
         chosen: &Chosen,
     ) -> Result<Asking<'a>, LaunchError> {
-        let Inner { parts, attempts } = &*self.inner;
-        let uid = job.wanted.uid.as_str();
+        let Inner { parts, attempts, .. } = &*self.inner;
+        let id = job.key.id.as_str();
         let mut made_again = false;
         loop {
             let (templates, places) = self.prepare(job, shapes, buying, chosen).await?;
             let names: Vec<String> = templates.iter().map(|t| t.name.clone()).collect();
-            let request = self.request(job, shapes, buying, templates);
+            let count = shares.open().len();
+            let request = self.request(job, count, shapes, buying, templates);
             let gone = |kind: ErrorKind| kind == ErrorKind::LaunchTemplateNotFound && !made_again;
-            attempts.began(uid);
-            let span = info_span!("create_fleet", capacity_type = %buying, overrides = places.len());
+            attempts.began(id);
+            let span = info_span!("create_fleet", capacity_type = %buying, overrides = places.len(), count);
             match parts.launcher.create_fleet(request).instrument(span).await {
                 Ok(answer) if answer.launched.is_empty() && answer.errors.iter().any(|e| gone(e.kind())) => {
-                    attempts.used_up(uid);
+                    attempts.used_up(id);
                 }
                 Ok(answer) => return Ok(Asking::Answered(answer, places)),
-                Err(error) if gone(error.kind) => attempts.refused(uid),
+                Err(error) if gone(error.kind) => attempts.refused(id),
                 Err(error) if error.code == MISMATCH => {
-                    if let Some(instance) = self.find_patiently(&job.wanted).await? {
-                        return Ok(Asking::Found(Box::new(instance)));
+                    shares.unsure = true;
+                    self.recover_patiently(job, shares).await?;
+                    attempts.used_up(id);
+                    if shares.open().is_empty() {
+                        return Ok(Asking::Served);
                     }
-                    attempts.used_up(uid);
                     continue;
                 }
                 Err(error) => {
                     if !error::outcome_unknown(&error) {
-                        attempts.refused(uid);
+                        attempts.refused(id);
                     }
                     return Err(LaunchError::of_call(&error));
                 }
@@ -125,19 +130,21 @@ impl Launch {
     fn request(
         &self,
         job: &Job<'_>,
+        count: usize,
         shapes: &BTreeMap<fleet::Shape, Vec<Place<'_>>>,
         buying: CapacityType,
         templates: Vec<FleetTemplate>,
     ) -> FleetRequest {
-        let Inner { parts, attempts } = &*self.inner;
+        let Inner { parts, attempts, .. } = &*self.inner;
         let mut tags = template::tags(job.class, &job.wanted.pool, &parts.cluster.name);
-        tags.insert(NODECLAIM_TAG.to_owned(), job.wanted.name.clone());
+        let (key, value) = &job.key.tag;
+        tags.insert((*key).to_owned(), value.clone());
         let reservation = shapes.keys().find_map(|shape| shape.reservation.as_ref().map(|(_, kind)| *kind));
         FleetRequest {
-            count: 1,
-            client_token: Some(attempts.token(&job.wanted.uid)),
+            count: u32::try_from(count).unwrap_or(u32::MAX),
+            client_token: Some(attempts.token(&job.key.id)),
             target: fleet::target(buying, reservation),
-            prioritized: job.wanted.price_overlay,
+            prioritized: job.wanted.overlaid.price,
             context: job.class.spec.context.clone().filter(|_| !job.wanted.min_values_relaxed),
             tags,
             templates,

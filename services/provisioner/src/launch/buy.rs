@@ -9,34 +9,29 @@ use model::catalog::CapacityType;
 use tracing::info;
 
 use super::ask::Asking;
+use super::batch::{Seen, assign};
 use super::candidates::{self, Candidate, Terms};
 use super::error::LaunchError;
 use super::fleet::{self, Asked, Place};
 use super::launched::{self, Facts, Launched};
-use super::{Job, Launch, metrics};
+use super::shares::Shares;
+use super::{Inner, Job, Launch, metrics};
 
 /// Fleet requests for one way of buying in one launch: the 60 cheapest types, and once the next 60.
 const ROUNDS_EACH: usize = 2;
 
-/// What one fleet request came to.
-enum Bought {
-    Instance(Box<Launched>),
-    /// Nothing to be had this way.
-    Nothing {
-        message: String,
-    },
-}
-
 impl Launch {
+    /// `Err` is for those that are still without an instance.
     pub(super) async fn buy_until_nothing_is_left(
         &self,
         job: &Job<'_>,
+        shares: &mut Shares,
         mut terms: Terms,
-    ) -> Result<Launched, LaunchError> {
+    ) -> Result<(), LaunchError> {
         let mut rounds: BTreeMap<CapacityType, usize> = BTreeMap::new();
         let mut told: Vec<String> = Vec::new();
         let mut unavailable = BTreeSet::new();
-        loop {
+        while !shares.open().is_empty() {
             let left = match candidates::candidates(job.types, &job.wanted, &terms) {
                 Ok(left) => left,
                 Err(none) => {
@@ -47,59 +42,65 @@ impl Launch {
                 }
             };
             let buying = candidates::capacity_type(&left);
+            let waited = shares.open().len();
+            let nothing = self.buy(job, shares, &left, buying, &mut terms, &mut unavailable).await?;
+            if let Some(message) = nothing {
+                info!(capacity_type = %buying, message, "nothing to be had this way");
+                told.push(format!("{buying}: {message}"));
+            }
+            // What gives some may give more; every such round serves somebody.
+            if shares.open().len() < waited {
+                continue;
+            }
             let tried = rounds.entry(buying).or_default();
             *tried += 1;
-            match self.buy(job, &left, buying, &mut terms, &mut unavailable).await? {
-                Bought::Instance(launched) => return Ok(*launched),
-                Bought::Nothing { message } => {
-                    info!(capacity_type = %buying, message, "nothing to be had this way");
-                    told.push(format!("{buying}: {message}"));
-                }
-            }
             if *tried >= ROUNDS_EACH {
                 terms.given_up.insert(buying);
             }
         }
+        Ok(())
     }
 
-    /// One fleet request. What it could not give is excluded in `terms` and reported.
+    /// One fleet request. What it could not give is excluded in `terms` and reported. Says why where it gave nothing at all.
     async fn buy(
         &self,
         job: &Job<'_>,
+        shares: &mut Shares,
         left: &[Candidate<'_>],
         buying: CapacityType,
         terms: &mut Terms,
         unavailable: &mut BTreeSet<Scope>,
-    ) -> Result<Bought, LaunchError> {
+    ) -> Result<Option<String>, LaunchError> {
         let parts = &self.inner.parts;
-        let shapes = fleet::shapes(left, buying, &job.images, job.wanted.wants_efa(), &terms.interruptible);
+        let shapes = fleet::shapes(left, buying, &job.images, job.wanted.wants_efa());
         if shapes.is_empty() {
             let text = "no image of the EC2NodeClass fits any of the instance types that the claim allows";
             return Err(LaunchError::retryable("LaunchFailed", text));
         }
         let subnets = job.class.status.iter().flat_map(|s| s.subnets.iter().flatten());
-        let chosen = parts
-            .addresses
-            .choose(subnets.map(|s| (s.id.as_str(), s.zone.as_str())), &fleet::least_pods(&shapes));
+        let mut expected = fleet::least_pods(&shapes);
+        let nodes = u32::try_from(shares.open().len()).unwrap_or(u32::MAX);
+        expected.values_mut().for_each(|pods| *pods = pods.saturating_mul(nodes));
+        let chosen = parts.addresses.choose(subnets.map(|s| (s.id.as_str(), s.zone.as_str())), &expected);
         if chosen.by_zone.is_empty() {
             return Err(LaunchError::retryable("SubnetResolutionFailed", "the EC2NodeClass has no subnets"));
         }
-        let asked = self.ask(job, &shapes, buying, &chosen).await;
+        let asked = self.ask(job, shares, &shapes, buying, &chosen).await;
         let (answer, places) = match asked {
             Ok(Asking::Answered(answer, places)) => (answer, places),
-            Ok(Asking::Found(instance)) => {
-                parts.addresses.settle(chosen, instance.subnet_id.as_deref());
-                return Ok(Bought::Instance(Box::new(self.adopt(job, &instance))));
+            Ok(Asking::Served) => {
+                parts.addresses.settle(chosen, &BTreeSet::new());
+                return Ok(None);
             }
             Err(error) => {
-                parts.addresses.settle(chosen, None);
+                parts.addresses.settle(chosen, &BTreeSet::new());
                 return Err(error);
             }
         };
-        let used = answer.launched.first().and_then(|l| l.subnet_id.clone());
-        parts.addresses.settle(chosen, used.as_deref());
+        let used = answer.launched.iter().filter_map(|l| l.subnet_id.as_deref()).collect();
+        parts.addresses.settle(chosen, &used);
         self.learn(job, &answer, buying, &places, terms, unavailable).await;
-        self.judge(job, answer, buying, &places).await
+        self.judge(job, shares, answer, buying, &places).await
     }
 
     /// Marks what could not be had, here and in pricing-cache.
@@ -148,6 +149,7 @@ impl Launch {
             info!(code, offerings = scopes.len(), "removing offerings that EC2 has none of for a while");
             parts.shortages.report(scopes, &code).await;
         }
+        terms.refused.extend(learned.refused);
         if answer.launched.is_empty() {
             // EC2 need not name every place it tried; none of them gave anything.
             let all =
@@ -156,43 +158,74 @@ impl Launch {
         }
     }
 
+    /// Hands out what was launched. Says why where that is nothing.
     async fn judge(
         &self,
         job: &Job<'_>,
+        shares: &mut Shares,
         answer: FleetAnswer,
         buying: CapacityType,
         places: &[(String, Place<'_>)],
-    ) -> Result<Bought, LaunchError> {
-        let Some(instance) = answer.launched.first() else {
-            self.inner.attempts.used_up(&job.wanted.uid);
+    ) -> Result<Option<String>, LaunchError> {
+        let Inner { parts, attempts, .. } = &*self.inner;
+        if answer.launched.is_empty() {
+            attempts.used_up(&job.key.id);
             let (reason, message) = fleet::failure(&answer);
             return if answer.is_insufficient_capacity() {
-                Ok(Bought::Nothing { message })
+                Ok(Some(message))
             } else {
                 Err(LaunchError::retryable(reason, message))
             };
-        };
-        let place = places
-            .iter()
-            .find(|(_, p)| *p.kind.name == *instance.instance_type && *p.offering.zone == *instance.zone);
-        let Some((_, place)) = place else {
+        }
+        // An answer to a token that was used before may name what claims have already.
+        let taken = if shares.unsure { self.taken(job).await? } else { BTreeSet::new() };
+        let mut seen: Vec<Seen> =
+            answer.launched.iter().map(|launched| Seen { id: launched.id.clone(), claim: None }).collect();
+        seen.sort();
+        let mut given = Vec::new();
+        let mut elsewhere = Vec::new();
+        for (member, id) in assign(shares.open(), &seen, &taken) {
+            let Some(instance) = answer.launched.iter().find(|launched| launched.id == id) else { continue };
+            let place = places
+                .iter()
+                .find(|(_, p)| *p.kind.name == *instance.instance_type && *p.offering.zone == *instance.zone);
+            match place {
+                Some((_, place)) => given.push((member, self.bought(job, instance, place, buying))),
+                None => elsewhere.push((member, id)),
+            }
+        }
+        if !elsewhere.is_empty() {
             // EC2 did not say where, or somewhere that was not asked for: the instance itself tells.
-            return match self.find(&job.wanted).await {
-                Ok(Some(found)) => Ok(Bought::Instance(Box::new(self.adopt(job, &found)))),
-                Ok(None) => Err(LaunchError::retryable(
-                    "LaunchFailed",
-                    format!("instance {} was launched and EC2 does not show it yet", instance.id),
-                )),
-                Err(error) => Err(LaunchError::of_call(&error)),
-            };
-        };
-        let interruptible = |id: &str| {
-            let listed = job.class.status.iter().flat_map(|s| s.capacity_reservations.iter().flatten());
-            listed.clone().any(|r| r.id == id && r.interruptible == Some(true))
-        };
+            let ids: Vec<String> = elsewhere.iter().map(|(_, id)| id.clone()).collect();
+            let found = parts.launcher.instances_by_id(ids).await;
+            let found = found.map_err(|error| LaunchError::of_call(&error))?;
+            for (member, id) in elsewhere {
+                let instance = found.iter().find(|instance| instance.id == id).ok_or_else(|| {
+                    let text = format!("instance {id} was launched and EC2 does not show it yet");
+                    LaunchError::retryable("LaunchFailed", text)
+                })?;
+                given.push((member, self.adopt(job, instance)));
+            }
+        }
+        // From here on nothing waits: either all are handed out and the token is used up, or none is and EC2 repeats its answer.
+        attempts.used_up(&job.key.id);
+        for (member, launched) in given {
+            attempts.hand_out(&member.uid, launched.clone());
+            shares.give(&member, launched);
+        }
+        Ok(None)
+    }
+
+    fn bought(
+        &self,
+        job: &Job<'_>,
+        instance: &cloud::launch::Launched,
+        place: &Place<'_>,
+        buying: CapacityType,
+    ) -> Launched {
         let reservation = place.offering.reservation.as_ref().map(|r| {
             let kind = if &*r.kind == "capacity-block" { "capacity-block" } else { "default" };
-            (r.id.to_string(), kind, interruptible(&r.id))
+            (r.id.to_string(), kind, r.interruptible)
         });
         if let Some((id, ..)) = &reservation {
             self.inner.parts.resolved.reservation_taken(id);
@@ -219,7 +252,6 @@ impl Launch {
             subnet_id: instance.subnet_id.clone(),
             adopted: false,
         };
-        let launched = launched::describe(facts, &job.wanted, job.class, job.types, job.group.as_ref());
-        Ok(Bought::Instance(Box::new(launched)))
+        launched::describe(facts, &job.wanted, job.class, job.types, job.group.as_ref())
     }
 }

@@ -28,8 +28,6 @@ pub struct Candidate<'a> {
 /// What the filters need to know besides the claim.
 #[derive(Debug, Clone, Default)]
 pub struct Terms {
-    /// Reservations that EC2 may take back early.
-    pub interruptible: BTreeSet<String>,
     /// Ways of buying that this launch tried already.
     pub given_up: BTreeSet<CapacityType>,
     /// Offerings that EC2 refused in this launch: way of buying, type, zone.
@@ -66,7 +64,7 @@ pub fn candidates<'a>(
     let mut left = compatible(types, wanted, terms);
     let flexible = !wanted.requirements.has_min_values();
     if may_be_reserved(wanted, terms) {
-        one_kind_of_reservation(&mut left, terms);
+        one_kind_of_reservation(&mut left);
         one_capacity_block(&mut left);
         roomiest_reservation_per_zone(&mut left);
     }
@@ -77,7 +75,7 @@ pub fn candidates<'a>(
     if left.is_empty() {
         return Err(NoCandidates::NothingAvailable);
     }
-    left.sort_by(|a, b| (a.cheapest(), &a.kind.name).cmp(&(b.cheapest(), &b.kind.name)));
+    left.sort_by_cached_key(|c| (c.cheapest(), on_demand_price(c.kind), c.kind.name.clone()));
     left.truncate(MOST_TYPES);
     if terms.strict_min_values {
         enough_values(&left, wanted)?;
@@ -85,26 +83,37 @@ pub fn candidates<'a>(
     Ok(left)
 }
 
+/// Decides between types of equal price: what is reserved costs next to nothing, a large type as little as a small one.
+pub(super) fn on_demand_price(kind: &InstanceType) -> MicroDollars {
+    let on_demand = kind.offerings.iter().filter(|o| o.capacity_type == CapacityType::OnDemand);
+    on_demand.map(|o| o.price).min().unwrap_or(MicroDollars::MAX)
+}
+
 fn may_be_reserved(wanted: &Wanted, terms: &Terms) -> bool {
     wanted.allows(labels::CAPACITY_TYPE, labels::RESERVED)
         && !terms.given_up.contains(&CapacityType::Reserved)
 }
 
-fn compatible<'a>(types: &'a [InstanceType], wanted: &Wanted, terms: &Terms) -> Vec<Candidate<'a>> {
+/// Types that the claim lists, whether or not they can be had.
+pub fn listed<'a>(types: &'a [InstanceType], wanted: &Wanted) -> impl Iterator<Item = &'a InstanceType> {
     // What no type defines is the pool's own label; what the type lacks although it is well known, its nodes will lack.
     let undefined_is_fine = |key: &str| !labels::is_well_known(key) || key == labels::NODEPOOL;
     // A claim names its types; comparing names first spares comparing every label of the whole catalogue.
     let named = wanted.requirements.get(labels::INSTANCE_TYPE);
     types
         .iter()
-        .filter(|kind| named.is_none_or(|names| names.contains(&kind.name)))
-        .filter(|kind| kind.requirements.is_compatible(&wanted.requirements, &undefined_is_fine))
+        .filter(move |kind| named.is_none_or(|names| names.contains(&kind.name)))
+        .filter(move |kind| kind.requirements.is_compatible(&wanted.requirements, &undefined_is_fine))
+}
+
+fn compatible<'a>(types: &'a [InstanceType], wanted: &Wanted, terms: &Terms) -> Vec<Candidate<'a>> {
+    listed(types, wanted)
         .filter_map(|kind| {
             let fits_plain = fits(&plain_allocatable(kind), wanted);
             let usable = |o: &&Offering| {
                 let overridden = !o.capacity_override.is_empty() || !o.overhead_override.is_empty();
                 o.is_open()
-                    && offering_fits(o, wanted, terms)
+                    && offering_fits(o, wanted)
                     && !terms.given_up.contains(&o.capacity_type)
                     && !is_refused(kind, o, terms)
                     && if overridden { fits(&allocatable(kind, o), wanted) } else { fits_plain }
@@ -120,7 +129,7 @@ fn is_refused(kind: &InstanceType, offering: &Offering, terms: &Terms) -> bool {
         && terms.refused.contains(&(offering.capacity_type, kind.name.to_string(), offering.zone.to_string()))
 }
 
-fn offering_fits(offering: &Offering, wanted: &Wanted, terms: &Terms) -> bool {
+fn offering_fits(offering: &Offering, wanted: &Wanted) -> bool {
     let reservation = match &offering.reservation {
         None => [
             labels::CAPACITY_RESERVATION_ID,
@@ -130,10 +139,9 @@ fn offering_fits(offering: &Offering, wanted: &Wanted, terms: &Terms) -> bool {
         .into_iter()
         .all(|key| wanted.allows_absence_of(key)),
         Some(own) => {
-            let interruptible = if terms.interruptible.contains(&*own.id) { "true" } else { "false" };
             wanted.allows(labels::CAPACITY_RESERVATION_ID, &own.id)
                 && wanted.allows(labels::CAPACITY_RESERVATION_TYPE, &own.kind)
-                && wanted.allows(labels::CAPACITY_RESERVATION_INTERRUPTIBLE, interruptible)
+                && wanted.allows(labels::CAPACITY_RESERVATION_INTERRUPTIBLE, own.interruptible_label())
         }
     };
     reservation
@@ -197,24 +205,24 @@ pub enum Kind {
 }
 
 /// The kind of the reservation behind an offering.
-pub fn reservation_kind(offering: &Offering, interruptible: &BTreeSet<String>) -> Option<Kind> {
+pub fn reservation_kind(offering: &Offering) -> Option<Kind> {
     let reservation = offering.reservation.as_ref()?;
     Some(match &*reservation.kind {
         "capacity-block" => Kind::Block,
-        _ if interruptible.contains(&*reservation.id) => Kind::Interruptible,
+        _ if reservation.interruptible => Kind::Interruptible,
         _ => Kind::OnDemand,
     })
 }
 
 /// Keeps the kind of reservation that has the cheapest offering; without any reservation everything stays.
-fn one_kind_of_reservation(left: &mut Vec<Candidate<'_>>, terms: &Terms) {
-    let offered = left.iter().flat_map(|c| c.offerings.iter());
+fn one_kind_of_reservation(left: &mut Vec<Candidate<'_>>) {
+    let offered = left.iter().flat_map(|c| c.offerings.iter().map(|o| (c.kind, o)));
     let best = offered
-        .filter_map(|o| Some((o.price, reservation_kind(o, &terms.interruptible)?)))
+        .filter_map(|(kind, o)| Some((o.price, on_demand_price(kind), reservation_kind(o)?)))
         .min()
-        .map(|(_, kind)| kind);
+        .map(|(.., kind)| kind);
     let Some(best) = best else { return };
-    keep_offerings(left, |_, o| reservation_kind(o, &terms.interruptible) == Some(best));
+    keep_offerings(left, |_, o| reservation_kind(o) == Some(best));
 }
 
 /// EC2 takes one capacity block in a request: the cheapest of the cheapest type.
@@ -223,7 +231,7 @@ fn one_capacity_block(left: &mut Vec<Candidate<'_>>) {
     let blocks =
         left.iter().flat_map(|c| c.offerings.iter().map(move |o| (c, o))).filter(|(_, o)| is_block(o));
     let best = blocks
-        .min_by_key(|(c, o)| (o.price, c.kind.name.clone(), o.zone.clone()))
+        .min_by_key(|(c, o)| (o.price, on_demand_price(c.kind), c.kind.name.clone(), o.zone.clone()))
         .map(|(c, o)| (c.kind.name.clone(), o.reservation.as_ref().map(|r| r.id.clone())));
     let Some((name, id)) = best else { return };
     keep_offerings(left, |kind, o| kind.name == name && o.reservation.as_ref().map(|r| r.id.clone()) == id);

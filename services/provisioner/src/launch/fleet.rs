@@ -12,7 +12,7 @@ use model::requirement::Requirement;
 use model::requirements::Requirements;
 use model::resources::{EFA, PODS};
 
-use super::candidates::{Candidate, Kind, reservation_kind};
+use super::candidates::{Candidate, Kind, on_demand_price, reservation_kind};
 
 /// Images of a class with what each is for, in the order of the status: the first that fits a type is used.
 #[derive(Debug, Clone, Default)]
@@ -61,14 +61,13 @@ pub fn shapes<'a>(
     buying: CapacityType,
     images: &Images,
     wants_efa: bool,
-    interruptible: &BTreeSet<String>,
 ) -> BTreeMap<Shape, Vec<Place<'a>>> {
     let mut all: BTreeMap<Shape, Vec<Place<'a>>> = BTreeMap::new();
     for candidate in left {
         let Some(image) = images.for_type(candidate.kind) else { continue };
         let efa = if wants_efa { candidate.kind.capacity.get(EFA).value_floor() } else { 0 };
         for offering in candidate.offerings.iter().filter(|o| o.capacity_type == buying) {
-            let kind = reservation_kind(offering, interruptible);
+            let kind = reservation_kind(offering);
             let shape = Shape {
                 image_id: image.to_owned(),
                 max_pods: candidate.kind.capacity.get(PODS).value_floor(),
@@ -84,7 +83,9 @@ pub fn shapes<'a>(
 /// The overrides of one template, cheapest first; places in zones without a subnet are left out.
 pub fn overrides(places: &[Place<'_>], image_id: &str, subnets: &BTreeMap<String, String>) -> Vec<Override> {
     let mut sorted: Vec<&Place<'_>> = places.iter().collect();
-    sorted.sort_by_key(|p| (p.offering.price, p.kind.name.clone(), p.offering.zone.clone()));
+    sorted.sort_by_cached_key(|p| {
+        (p.offering.price, on_demand_price(p.kind), p.kind.name.clone(), p.offering.zone.clone())
+    });
     let mut seen = BTreeSet::new();
     let unique = |p: &&&Place<'_>| seen.insert((p.kind.name.clone(), p.offering.zone.clone()));
     sorted

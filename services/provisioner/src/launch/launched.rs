@@ -1,6 +1,6 @@
 //! What a launch gave: everything the NodeClaim's status, labels and annotations are written from. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::EC2NodeClass;
 use cloud::instance::Instance;
@@ -29,7 +29,7 @@ pub struct Launched {
     pub price: Option<MicroDollars>,
     /// To be put on the NodeClaim, over its own.
     pub labels: BTreeMap<String, String>,
-    /// To be put on the NodeClaim: hash and version of the class, and the instance profile.
+    /// To be put on the NodeClaim: hash and version of the class, the instance profile, applied overlays.
     pub annotations: BTreeMap<String, String>,
     /// Without zeros.
     pub capacity: Resources,
@@ -119,7 +119,7 @@ pub(super) fn describe(
         provider_id: format!("aws:///{}/{}", facts.zone, facts.id),
         price: offering.map(|o| o.price),
         labels: labels_of(&facts, wanted, kind, zone_id.as_deref(), group),
-        annotations: annotations(class, facts.subnet_id.as_deref()),
+        annotations: annotations(class, wanted, facts.subnet_id.as_deref()),
         capacity: any.map(|(k, o)| with_efa(capacity(k, o))).unwrap_or_default(),
         allocatable: any.map(|(k, o)| with_efa(allocatable(k, o))).unwrap_or_default(),
         instance_id: facts.id,
@@ -183,18 +183,33 @@ fn labels_of(
     all
 }
 
-fn annotations(class: &EC2NodeClass, subnet: Option<&str>) -> BTreeMap<String, String> {
+fn annotations(class: &EC2NodeClass, wanted: &Wanted, subnet: Option<&str>) -> BTreeMap<String, String> {
     let own = class.metadata.annotations.as_ref();
     let copied = [labels::EC2NODECLASS_HASH, labels::EC2NODECLASS_HASH_VERSION]
         .into_iter()
         .filter_map(|key| Some((key.to_owned(), own?.get(key)?.clone())));
     let profile = class.status.as_ref().and_then(|s| s.instance_profile.clone());
     let groups = class.status.iter().flat_map(|s| s.security_groups.iter().flatten());
-    let groups: std::collections::BTreeSet<&str> = groups.map(|group| group.id.as_str()).collect();
-    let groups = groups.into_iter().collect::<Vec<_>>().join(",");
+    let overlaid = [
+        (labels::PRICE_OVERLAY_APPLIED, wanted.overlaid.price),
+        (labels::CAPACITY_OVERLAY_APPLIED, wanted.overlaid.capacity),
+    ];
+    let overlaid = overlaid.into_iter().filter(|(_, applied)| *applied);
     copied
+        .chain(overlaid.map(|(key, _)| (key.to_owned(), labels::TRUE.to_owned())))
         .chain(profile.map(|name| (labels::INSTANCE_PROFILE_NAME.to_owned(), name)))
-        .chain(subnet.map(|id| (labels::LAUNCHED_SUBNET.to_owned(), id.to_owned())))
-        .chain((!groups.is_empty()).then(|| (labels::LAUNCHED_SECURITY_GROUPS.to_owned(), groups)))
+        .chain(network(subnet, groups.map(|group| group.id.as_str())))
         .collect()
+}
+
+/// Annotations that drift of the subnet and of security groups is judged by.
+pub(crate) fn network<'a>(
+    subnet: Option<&str>,
+    security_groups: impl Iterator<Item = &'a str>,
+) -> BTreeMap<String, String> {
+    let groups: BTreeSet<&str> = security_groups.collect();
+    let groups = groups.into_iter().collect::<Vec<_>>().join(",");
+    let subnet = subnet.map(|id| (labels::LAUNCHED_SUBNET.to_owned(), id.to_owned()));
+    let groups = (!groups.is_empty()).then(|| (labels::LAUNCHED_SECURITY_GROUPS.to_owned(), groups));
+    subnet.into_iter().chain(groups).collect()
 }

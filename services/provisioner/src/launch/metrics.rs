@@ -24,11 +24,14 @@ pub struct ClassLabels {
 pub struct LaunchMetrics {
     pub failures: Family<FailureLabels, Counter>,
     pub user_data_bytes: Family<ClassLabels, Gauge<u64, AtomicU64>>,
+    /// Counts how many claims share a fleet request.
+    pub calls: cloud_aws::CallMetrics,
 }
 
 impl LaunchMetrics {
-    pub fn registered(metrics: &runtime::Metrics) -> Self {
-        let own = Self::default();
+    /// `calls` is registered already.
+    pub fn registered(metrics: &runtime::Metrics, calls: cloud_aws::CallMetrics) -> Self {
+        let own = Self { calls, ..Self::default() };
         metrics.register(
             "karpenter_cloudprovider_instance_launch_failures_total",
             "Places in which EC2 could not launch, by zone, capacity type and reason",

@@ -1,13 +1,15 @@
 //! From a NodeClaim to one EC2 instance: which types and places, which launch templates, the fleet call, and what its answer
-//! teaches. It writes nothing to Kubernetes; the claim's life is `lifecycle`'s.
+//! teaches. What comes of it is written by `lifecycle`, which owns the claim's life.
 //!
 //! ```text
 //! Wanted (claim) + class + types
+//!   ├─ gather       claims of one batch ask together
 //!   └─ candidates   filters, cheapest first, 60 types          pure
 //!       └─ fleet    shapes, overrides, what an answer teaches  pure
 //!           ├─ template, userdata   launch template content    pure
 //!           ├─ templates            made on demand in EC2
-//!           └─ attempts             client tokens: one instance a claim, kill -9 or not
+//!           ├─ attempts             client tokens: one instance a claim, kill -9 or not
+//!           └─ batch                who gets which instance   pure
 //! ```
 //!
 //! When a way of buying has nothing to give, the next that the claim allows is tried in the same call: reserved, spot,
@@ -15,14 +17,17 @@
 
 mod ask;
 mod attempts;
+mod batch;
 mod buy;
 pub mod candidates;
 mod error;
 mod facts;
 mod find;
 pub mod fleet;
+mod gather;
 mod launched;
 mod metrics;
+mod shares;
 pub mod template;
 mod templates;
 #[cfg(test)]
@@ -31,6 +36,7 @@ mod usable;
 pub mod userdata;
 mod wanted;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,7 +46,8 @@ use cloud::nodeclass::PlacementGroup;
 use cloud::unavailable::Scope;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
-use model::catalog::{CapacityType, InstanceType};
+use model::catalog::{CapacityType, InstanceType, Overlaid};
+use model::labels;
 use runtime::Leadership;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, info_span};
@@ -49,11 +56,14 @@ use crate::nodeclass::{Addresses, ResolvedClasses};
 use attempts::Attempts;
 use candidates::Terms;
 use fleet::Images;
+use gather::{Gathering, Role};
+use shares::{Key, Shares};
 use usable::check_class;
 
 pub use error::{Failure, LaunchError};
 pub use facts::ClusterFacts;
 pub use launched::Launched;
+pub(crate) use launched::network;
 pub use metrics::LaunchMetrics;
 pub use templates::Templates;
 pub use wanted::Wanted;
@@ -66,9 +76,21 @@ pub trait Shortages: Send + Sync {
     fn report<'a>(&'a self, scopes: Vec<Scope>, reason: &'a str) -> BoxFuture<'a, ()>;
 }
 
+/// What the API server knows of the claims of a batch.
+pub trait Records: Send + Sync {
+    /// Ids of the instances that claims of this NodePool name. When this returns, no write that was under way before can still
+    /// add to those of the batch. `Err` says why this cannot be known.
+    fn instances_named<'a>(
+        &'a self,
+        pool: &'a str,
+        batch: &'a str,
+    ) -> BoxFuture<'a, Result<BTreeSet<String>, String>>;
+}
+
 /// What a launch needs from outside.
 pub struct Parts {
     pub launcher: Arc<dyn Launcher>,
+    pub records: Arc<dyn Records>,
     pub cluster: Arc<ClusterFacts>,
     pub shortages: Arc<dyn Shortages>,
     pub addresses: Addresses,
@@ -90,11 +112,22 @@ pub struct Launch {
 struct Inner {
     parts: Parts,
     attempts: Attempts,
+    gathering: Gathering<Waiting, Answer>,
 }
 
-/// One launch under way.
-struct Job<'a> {
+type Answer = Result<Launched, LaunchError>;
+
+/// A claim on its way to a launch.
+struct Waiting {
     wanted: Wanted,
+    created: Option<Timestamp>,
+}
+
+/// One launch under way, for one claim or for several that are alike.
+struct Job<'a> {
+    /// Of any of the claims, where they are alike.
+    wanted: Wanted,
+    key: Key,
     class: &'a EC2NodeClass,
     types: &'a [InstanceType],
     group: Option<PlacementGroup>,
@@ -103,7 +136,18 @@ struct Job<'a> {
 
 impl Launch {
     pub fn new(parts: Parts) -> Self {
-        Self { inner: Arc::new(Inner { parts, attempts: Attempts::default() }) }
+        let inner = Inner { parts, attempts: Attempts::default(), gathering: Gathering::default() };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Before the first launch of a term of leadership.
+    pub fn term_began(&self) {
+        self.inner.attempts.term_began(Timestamp::now());
+    }
+
+    /// The claim's status names its instance now.
+    pub fn recorded(&self, claim: &NodeClaim) {
+        self.inner.attempts.recorded(claim.metadata.uid.as_deref().unwrap_or_default());
     }
 
     /// Runs while this replica leads: takes over launch templates, deletes unused ones.
@@ -112,7 +156,6 @@ impl Launch {
             .lead(stop, |lost| {
                 let launch = self.clone();
                 async move {
-                    launch.inner.attempts.term_began(Timestamp::now());
                     launch.inner.parts.templates.adopt_leftovers().await;
                     let mut tick = tokio::time::interval(SWEEP_EVERY);
                     loop {
@@ -141,16 +184,97 @@ impl Launch {
         }
         let span = info_span!("launch", nodeclaim = wanted.name, nodepool = wanted.pool);
         let created = claim.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        Box::pin(self.run_job(wanted, created, class, types)).instrument(span).await
+        let waiting = Waiting { wanted, created };
+        let annotations = claim.metadata.annotations.as_ref();
+        let batch = annotations.and_then(|all| all.get(labels::LAUNCH_BATCH)).filter(|id| !id.is_empty());
+        Box::pin(async {
+            match batch {
+                Some(id) => self.launch_together(id, waiting, class, types).await,
+                None => {
+                    let (key, uid) = (Key::of_claim(&waiting.wanted), waiting.wanted.uid.clone());
+                    let mut answers = self.run_job(key, vec![waiting], class, types).await;
+                    answers.remove(&uid).unwrap_or_else(unanswered)
+                }
+            }
+        })
+        .instrument(span)
+        .await
     }
 
-    async fn run_job(
+    /// With the other claims of its batch that come at about the same time.
+    async fn launch_together(
         &self,
-        wanted: Wanted,
-        created: Option<Timestamp>,
+        id: &str,
+        waiting: Waiting,
         class: &EC2NodeClass,
         types: Option<&[InstanceType]>,
-    ) -> Result<Launched, LaunchError> {
+    ) -> Answer {
+        let own = waiting.wanted.uid.clone();
+        let (items, waited) = match self.inner.gathering.join(id, batch::size(id), waiting).await {
+            Role::Answered(answer) => return answer.unwrap_or_else(unanswered),
+            Role::Asks { items, waited } => (items, waited),
+        };
+        self.inner.parts.metrics.calls.batched("create_fleet", items.len(), waited);
+        let (mut replies, mut open) = (BTreeMap::new(), Vec::new());
+        for (waiting, reply) in items {
+            replies.insert(waiting.wanted.uid.clone(), reply);
+            open.push(waiting);
+        }
+        let mut own_answer = unanswered();
+        // All are alike, unless somebody wrote the annotation by hand.
+        while let Some(first) = open.first() {
+            let wanted = first.wanted.clone();
+            let (alike, others) = open.into_iter().partition(|w| w.wanted.is_alike(&wanted));
+            open = others;
+            for (uid, answer) in self.run_job(Key::of_batch(id), alike, class, types).await {
+                match replies.remove(&uid).flatten() {
+                    // One that went away needs no answer.
+                    Some(reply) => drop(reply.send(answer)),
+                    None if uid == own => own_answer = answer,
+                    None => {}
+                }
+            }
+        }
+        own_answer
+    }
+
+    /// An answer for each uid.
+    async fn run_job(
+        &self,
+        key: Key,
+        claims: Vec<Waiting>,
+        class: &EC2NodeClass,
+        types: Option<&[InstanceType]>,
+    ) -> BTreeMap<String, Answer> {
+        let turn = self.inner.attempts.turn(&key.id);
+        let _turn = turn.lock().await;
+        let created = claims.iter().map(|waiting| waiting.created).min().flatten();
+        let unsure = self.inner.attempts.may_have_instances(&key.id, created);
+        let mut shares = Shares::new(claims.iter().map(|waiting| &waiting.wanted), unsure);
+        for member in shares.open().to_vec() {
+            if let Some(launched) = self.inner.attempts.handed(&member.uid) {
+                shares.give(&member, launched);
+            }
+        }
+        let first = claims.into_iter().next().filter(|_| !shares.open().is_empty());
+        let failed = match first {
+            Some(Waiting { wanted, .. }) => {
+                Box::pin(self.serve(wanted, key, class, types, &mut shares)).await.err()
+            }
+            None => None,
+        };
+        shares.answers(failed)
+    }
+
+    /// `Err` is for those that are still without.
+    async fn serve(
+        &self,
+        mut wanted: Wanted,
+        key: Key,
+        class: &EC2NodeClass,
+        types: Option<&[InstanceType]>,
+        shares: &mut Shares,
+    ) -> Result<(), LaunchError> {
         let parts = &self.inner.parts;
         check_class(class, parts.reserved_capacity)?;
         let Some(types) = types else {
@@ -162,34 +286,28 @@ impl Launch {
             let text = "what the EC2NodeClass offers is not known yet: no instance type is sold in its subnets' zones";
             return Err(LaunchError::retryable("InstanceTypeResolutionFailed", text));
         }
+        let overlaid: Vec<Overlaid> = candidates::listed(types, &wanted).map(|kind| kind.overlaid).collect();
+        for one in overlaid {
+            wanted.overlaid.price |= one.price;
+            wanted.overlaid.capacity |= one.capacity;
+        }
         let status = class.status.as_ref();
         let job = Job {
             group: self.placement_group(class)?,
             images: Images::of(status.and_then(|s| s.amis.as_deref()).unwrap_or_default()),
             wanted,
+            key,
             class,
             types,
         };
-        if self.inner.attempts.may_have_instance(&job.wanted.uid, created)
-            && let Some(instance) =
-                self.find(&job.wanted).await.map_err(|error| LaunchError::of_call(&error))?
-        {
-            return Ok(self.adopt(&job, &instance));
+        if shares.unsure {
+            self.recover(&job, shares).await?;
         }
-        let reservations = status.and_then(|s| s.capacity_reservations.as_deref()).unwrap_or_default();
-        let mut terms = Terms {
-            interruptible: reservations
-                .iter()
-                .filter(|r| r.interruptible == Some(true))
-                .map(|r| r.id.clone())
-                .collect(),
-            strict_min_values: parts.strict_min_values,
-            ..Terms::default()
-        };
+        let mut terms = Terms { strict_min_values: parts.strict_min_values, ..Terms::default() };
         if !parts.reserved_capacity {
             terms.given_up.insert(CapacityType::Reserved);
         }
-        self.buy_until_nothing_is_left(&job, terms).await
+        self.buy_until_nothing_is_left(&job, shares, terms).await
     }
 
     fn placement_group(&self, class: &EC2NodeClass) -> Result<Option<PlacementGroup>, LaunchError> {
@@ -205,4 +323,9 @@ impl Launch {
             )
         })
     }
+}
+
+fn unanswered() -> Answer {
+    let text = "the fleet request that this claim shared with others ended without an answer for it";
+    Err(LaunchError::retryable("LaunchFailed", text))
 }

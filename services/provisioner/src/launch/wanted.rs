@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use api::NodeClaim;
 use api::convert::{At, amounts};
+use model::catalog::Overlaid;
 use model::labels;
 use model::requirement::Requirement;
 use model::requirements::Requirements;
@@ -14,7 +15,7 @@ use super::userdata::BootTaint;
 #[derive(Debug, Clone, Default)]
 pub struct Wanted {
     pub name: String,
-    /// EC2's client token is made of it: the same claim never launches twice.
+    /// EC2's client token is made of it, unless the claim is of a batch: the same claim never launches twice.
     pub uid: String,
     pub pool: String,
     pub labels: BTreeMap<String, String>,
@@ -22,8 +23,8 @@ pub struct Wanted {
     pub requests: Resources,
     /// Taints, then startup taints.
     pub taints: Vec<BootTaint>,
-    /// A NodeOverlay changed prices: EC2's own view of them must not decide.
-    pub price_overlay: bool,
+    /// NodeOverlays set a price or a resource of a type that the claim lists. With their prices EC2's own must not decide.
+    pub overlaid: Overlaid,
     pub min_values_relaxed: bool,
 }
 
@@ -66,10 +67,24 @@ impl Wanted {
             requirements,
             requests,
             taints: taints.collect(),
-            price_overlay: flag(labels::PRICE_OVERLAY_APPLIED),
+            overlaid: Overlaid {
+                price: flag(labels::PRICE_OVERLAY_APPLIED),
+                capacity: flag(labels::CAPACITY_OVERLAY_APPLIED),
+            },
             min_values_relaxed: flag(labels::MIN_VALUES_RELAXED),
             name,
         })
+    }
+
+    /// Whether any instance that does for this claim does for the other.
+    pub(super) fn is_alike(&self, other: &Self) -> bool {
+        self.requests == other.requests
+            && self.requirements == other.requirements
+            && self.pool == other.pool
+            && self.labels == other.labels
+            && self.taints == other.taints
+            && self.overlaid == other.overlaid
+            && self.min_values_relaxed == other.min_values_relaxed
     }
 
     pub fn wants_efa(&self) -> bool {

@@ -23,6 +23,7 @@ use super::metrics::LifecycleMetrics;
 use super::tagging::TagHandle;
 use super::write::{WriteError, Writer};
 use crate::catalog::CatalogHandle;
+use crate::cluster::ClusterHandle;
 use crate::launch::Launch;
 use crate::nodepool::HealthHandle;
 
@@ -33,6 +34,7 @@ pub(super) struct Hands {
     pub(super) launch: Launch,
     pub(super) launcher: Arc<dyn Launcher>,
     pub(super) catalog: CatalogHandle,
+    pub(super) cluster: ClusterHandle,
     pub(super) recorder: Recorder,
     pub(super) metrics: LifecycleMetrics,
     pub(super) health: HealthHandle,

@@ -20,6 +20,7 @@ use super::act::{Hands, Job, Learned, Outcome};
 use super::decide::{Limits, Observed, Step, launch_backoff, next_step};
 use super::index::{Index, Name};
 use super::queue::{Lane, Queue};
+use super::tagging::needs_tags_again;
 use super::write::WriteError;
 
 /// EC2 calls are paced where they are made; this bounds memory.
@@ -109,6 +110,7 @@ impl Actor {
                 }
                 begun = leadership.term(), if !leads => {
                     term = Some(begun);
+                    self.hands.launch.term_began();
                     for name in self.index.names() {
                         self.queue.nudge(name);
                     }
@@ -131,7 +133,16 @@ impl Actor {
 
     fn take(&mut self, message: Message, leads: bool) {
         let names = match message {
-            Message::Claims(change) => self.index.claims_changed(change),
+            Message::Claims(change) => {
+                if let Change::Applied(claim) = &change
+                    && leads
+                    && let Some(known) = self.index.claim(claim.metadata.name.as_deref().unwrap_or_default())
+                    && needs_tags_again(&known.object, claim)
+                {
+                    self.hands.tags.wanted(claim);
+                }
+                self.index.claims_changed(change)
+            }
             Message::Nodes(change) => self.index.nodes_changed(change),
             Message::Classes(change) => self.index.classes_changed(change),
         };

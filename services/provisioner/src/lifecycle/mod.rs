@@ -15,6 +15,7 @@ mod decide;
 mod index;
 mod metrics;
 mod queue;
+mod records;
 mod tagging;
 mod write;
 
@@ -28,6 +29,7 @@ use crate::nodepool::HealthHandle;
 
 pub(crate) use actor::Message;
 pub(crate) use index::is_older;
+pub(crate) use records::Claims;
 
 /// Watch events waiting to be taken in.
 const INBOX: usize = 256;
@@ -48,6 +50,7 @@ pub(crate) fn spawn(shell: &mut Shell, deps: &Deps, launch: Launch, health: Heal
         launch,
         launcher: deps.launcher.clone(),
         catalog: deps.catalog.clone(),
+        cluster: deps.cluster.clone(),
         recorder: deps.recorder.clone(),
         metrics: metrics::LifecycleMetrics::new(&deps.metrics, deps.calls.clone()),
         health,

@@ -1,7 +1,7 @@
 //! Free addresses of subnets: what EC2 said last, less what launches since then are expected to take. Decides which subnet of
 //! a zone the next node goes to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cloud::nodeclass::Subnet;
@@ -67,10 +67,10 @@ impl Addresses {
     }
 
     /// The launch is over: what was set aside in subnets it did not use is free again.
-    pub fn settle(&self, chosen: Chosen, used: Option<&str>) {
+    pub fn settle(&self, chosen: Chosen, used: &BTreeSet<&str>) {
         let mut figures = self.lock();
         for (id, taken, described) in chosen.set_aside {
-            if Some(id.as_str()) == used {
+            if used.contains(id.as_str()) {
                 continue;
             }
             if let Some(figure) = figures.get_mut(&id).filter(|figure| figure.described == described) {
@@ -126,10 +126,10 @@ mod tests {
         let addresses = Addresses::default();
         addresses.described(&[subnet("s1", 100), subnet("s2", 90)]);
         let (_, chosen) = choose(&addresses, 20);
-        addresses.settle(chosen, None);
+        addresses.settle(chosen, &BTreeSet::new());
         let (id, chosen) = choose(&addresses, 20);
         assert_eq!(id, "s1");
-        addresses.settle(chosen, Some("s1"));
+        addresses.settle(chosen, &BTreeSet::from(["s1"]));
         assert_eq!(choose(&addresses, 20).0, "s2");
     }
 
@@ -139,7 +139,7 @@ mod tests {
         addresses.described(&[subnet("s1", 100), subnet("s2", 10)]);
         let (_, chosen) = choose(&addresses, 95);
         addresses.described(&[subnet("s1", 11)]);
-        addresses.settle(chosen, None);
+        addresses.settle(chosen, &BTreeSet::new());
         addresses.full("s2");
         let (_, chosen) = choose(&addresses, 11);
         assert_eq!(chosen.set_aside, [("s1".to_owned(), 11, 2)]);

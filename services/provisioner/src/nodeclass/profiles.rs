@@ -147,6 +147,23 @@ impl Profiles {
         for profile in self.source.instance_profiles(&self.path(class)).await? {
             self.delete(&profile.name, profile.role.as_deref()).await?;
         }
+        self.delete_older(class).await
+    }
+
+    /// The profile that an older release of the reference made for the class, without a path. Only one whose tags say that it
+    /// is this cluster's and this class's.
+    async fn delete_older(&self, class: &EC2NodeClass) -> Result<(), CloudError> {
+        let class = class.metadata.name.as_deref().unwrap_or_default();
+        let name =
+            format!("{}_{}", self.cluster, api::hash::older_instance_profile(self.source.region(), class));
+        if name.len() > LONGEST_NAME {
+            return Ok(());
+        }
+        let Some(profile) = self.source.instance_profile(&name).await? else { return Ok(()) };
+        let is = |key: &str, value: &str| profile.tags.get(key).is_some_and(|own| own == value);
+        if is(&ownership_tag(&self.cluster), "owned") && is(NODECLASS_TAG, class) {
+            self.delete(&profile.name, profile.role.as_deref()).await?;
+        }
         Ok(())
     }
 
@@ -176,4 +193,40 @@ impl Profiles {
 fn fnv(parts: &[&str]) -> u64 {
     let bytes = parts.iter().flat_map(|part| part.bytes().chain([0]));
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use cloud::memory::MemoryCloud;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_profile_that_an_older_release_made_ends_with_its_class_and_no_other_does() {
+        let cloud = Arc::new(MemoryCloud::new("us-west-2"));
+        let profiles = Profiles::new(cloud.clone(), "blue");
+        let class: EC2NodeClass = serde_json::from_value(serde_json::json!({
+            "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass",
+            "metadata": {"name": "default", "uid": "u-1"},
+            "spec": {"amiSelectorTerms": [], "subnetSelectorTerms": [], "securityGroupSelectorTerms": []}
+        }))
+        .unwrap();
+        let older = |class: &str| format!("blue_{}", api::hash::older_instance_profile("us-west-2", class));
+        let tags = |class: &str| {
+            Tags::from([
+                (ownership_tag("blue"), "owned".to_owned()),
+                (NODECLASS_TAG.to_owned(), class.to_owned()),
+            ])
+        };
+        for (name, tags) in [(older("default"), tags("default")), (older("other"), tags("other"))] {
+            cloud.create_instance_profile(&name, "/", tags).await.unwrap();
+        }
+        profiles.delete_of_class(&class).await.unwrap();
+        assert_eq!(cloud.instance_profile(&older("default")).await.unwrap(), None);
+        assert!(cloud.instance_profile(&older("other")).await.unwrap().is_some());
+
+        cloud.create_instance_profile(&older("default"), "/", Tags::new()).await.unwrap();
+        profiles.delete_of_class(&class).await.unwrap();
+        assert!(cloud.instance_profile(&older("default")).await.unwrap().is_some(), "its tags prove nothing");
+    }
 }

@@ -134,7 +134,6 @@ impl Queue {
 
     fn start_due(&mut self) {
         let now = Instant::now();
-        let leads = self.leadership.is_leader();
         for (name, entry) in &mut self.classes {
             if self.running.len() >= AT_ONCE {
                 break;
@@ -145,10 +144,18 @@ impl Queue {
             entry.due = None;
             let (visit, class, name) = (Arc::clone(&self.visit), Arc::clone(&entry.class), name.clone());
             self.running.insert(name.clone());
+            let term = self.leadership.held();
             self.visits.spawn(async move {
                 let now = Timestamp::now();
-                let next =
-                    if leads { visit.lead(&class, now).await } else { visit.follow(&class, now).await };
+                let next = match term {
+                    Some(term) => tokio::select! {
+                        biased;
+                        // All classes are due when leadership changes.
+                        () = term.lost().cancelled_owned() => Next::Wait,
+                        next = visit.lead(&class, now) => next,
+                    },
+                    None => visit.follow(&class, now).await,
+                };
                 (name, next)
             });
         }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use api::EC2NodeClass;
-use api::conditions::ConditionSet;
+use api::conditions::{self, Condition, ConditionSet, ConditionStatus, Finding};
 use jiff::Timestamp;
 use kube::Client;
 use runtime::events::Recorder;
@@ -29,6 +29,8 @@ use crate::launch::{ClusterFacts, Templates};
 const SHORTLY: Duration = Duration::from_secs(1);
 pub(super) const SOON: Duration = Duration::from_mins(1);
 const VALIDATE_EVERY: Duration = Duration::from_mins(10);
+
+const VALIDATED: &str = "ValidationSucceeded";
 
 /// Everything a visit uses.
 pub(super) struct Visit {
@@ -135,8 +137,18 @@ impl Visit {
         let mut seen = draft.class.clone();
         seen.status = Some(draft.status.clone());
         match self.validation.run(&seen, group.as_ref()).await {
-            validate::Outcome::Found(finding) => draft.find("ValidationSucceeded", finding),
-            validate::Outcome::AskAgain(text) => draft.problem("validation", text),
+            validate::Outcome::Found(finding) => draft.find(VALIDATED, finding),
+            validate::Outcome::AskAgain(text) => {
+                // An earlier verdict stands until there is another.
+                let known = draft.status.conditions.as_deref().unwrap_or_default();
+                let is_verdict = |c: &Condition| {
+                    c.status != ConditionStatus::Unknown && c.reason != validate::DEPENDENCIES_NOT_READY
+                };
+                if !conditions::find(known, VALIDATED).is_some_and(is_verdict) {
+                    draft.find(VALIDATED, Finding::open("DryRunFailed", text.clone()));
+                }
+                draft.problem("validation", text);
+            }
             validate::Outcome::NotYet => draft.come_back(SHORTLY),
         }
         let changed = Some(&draft.status) != class.status.as_ref();

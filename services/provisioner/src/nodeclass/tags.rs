@@ -1,7 +1,7 @@
 //! Tags that a class may not set: those by which we know what is ours.
 
 use api::EC2NodeClass;
-use cloud::instance::{CLUSTER_TAG, NODECLAIM_TAG, NODECLASS_TAG, NODEPOOL_TAG};
+use cloud::instance::{BATCH_TAG, CLUSTER_TAG, NODECLAIM_TAG, NODECLASS_TAG, NODEPOOL_TAG};
 
 const CLUSTER_PREFIX: &str = "kubernetes.io/cluster/";
 
@@ -15,7 +15,7 @@ fn is_ours(key: &str) -> bool {
         name.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric())
             && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
     };
-    [CLUSTER_TAG, NODECLAIM_TAG, NODECLASS_TAG, NODEPOOL_TAG].contains(&key)
+    [BATCH_TAG, CLUSTER_TAG, NODECLAIM_TAG, NODECLASS_TAG, NODEPOOL_TAG].contains(&key)
         || key.strip_prefix(CLUSTER_PREFIX).is_some_and(names_a_cluster)
 }
 

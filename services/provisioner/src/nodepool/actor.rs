@@ -106,9 +106,12 @@ impl Actor {
                     self.all_due();
                 }
             }
-            if self.synced == [true; 2] && leadership.is_leader() {
+            if let Some(term) = leadership.held().filter(|_| self.synced == [true; 2]) {
+                let lost = term.lost();
                 tokio::select! {
+                    biased;
                     () = stop.cancelled() => return Ok(()),
+                    () = lost.cancelled() => self.all_due(),
                     () = self.bring_up_to_date() => {}
                 }
             }

@@ -18,12 +18,13 @@ use model::node::NodeState;
 use model::requirement::Requirement;
 use model::resources::{NODES, Resources};
 use runtime::Shell;
+use tokio::sync::Mutex;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
-use tracing::{Instrument as _, info, warn};
+use tracing::{Instrument as _, debug, info, warn};
 
 use crate::claims::{Creator, Order, Wanted};
-use crate::cluster::{ClusterHandle, ClusterView, NodeView};
+use crate::cluster::{Backoff, ClusterHandle, ClusterView, NodeView, Probes};
 use crate::deps::Deps;
 use decide::{Member, Presence, Step};
 
@@ -38,12 +39,14 @@ struct Keeper {
     cluster: ClusterHandle,
     creator: Creator,
     claims: Api<NodeClaim>,
+    probes: Mutex<Probes>,
 }
 
 /// Runs while this replica leads.
 pub(crate) fn spawn(shell: &mut Shell, deps: &Deps, creator: Creator) {
     let (cluster, leadership) = (deps.cluster.clone(), deps.leadership.clone());
-    let keeper = Arc::new(Keeper { cluster, creator, claims: Api::all(deps.kube.clone()) });
+    let keeper =
+        Arc::new(Keeper { cluster, creator, claims: Api::all(deps.kube.clone()), probes: Mutex::default() });
     let stop = shell.stop();
     let work = leadership.lead(stop, move |lost| {
         let keeper = Arc::clone(&keeper);
@@ -89,19 +92,31 @@ impl Keeper {
             match decide::step(wanted, limit(pool), &members(&view, pool)) {
                 Step::Nothing => {}
                 Step::Limited => info!(nodepool = pool.name_any(), replicas, "limit of nodes reached"),
-                Step::Create(count) => self.create(pool, count, lost).await,
+                Step::Create(count) => self.create(pool, count, &view.backoff, lost).await,
                 Step::Delete(names) => self.delete(pool, names).await,
             }
         }
     }
 
-    async fn create(&self, pool: &Arc<NodePool>, count: usize, lost: &CancellationToken) {
+    async fn create(&self, pool: &Arc<NodePool>, count: usize, backoff: &Backoff, lost: &CancellationToken) {
         let Some(wanted) = template(pool) else { return };
         let order =
             || Order { pool: Arc::clone(pool), wanted: wanted.clone(), command: None, reason: PROVISIONED };
         let span =
             tracing::info_span!(parent: None, "replicas", nodepool = pool.name_any(), nodeclaims = count);
-        let orders = (0..count).map(|_| order()).collect();
+        let mut orders: Vec<Order> = (0..count).map(|_| order()).collect();
+        let (shape, now) = (order().shape(), Timestamp::now());
+        if let Some(pause) = backoff.get(&shape) {
+            let is_admitted = self.probes.lock().await.admit(backoff, &shape, now).is_ok();
+            if !is_admitted {
+                return debug!(
+                    nodepool = pool.name_any(),
+                    why = pause.explained(&pool.name_any()),
+                    "backing off"
+                );
+            }
+            orders.truncate(1);
+        }
         for made in self.creator.create(orders, lost).instrument(span).await {
             if let Err(error) = made {
                 warn!(nodepool = pool.name_any(), %error, "nodeclaim of a static pool not created, trying again");

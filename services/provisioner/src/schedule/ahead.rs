@@ -6,15 +6,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use solver::{Options, Plan};
+use solver::Options;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{vet, zones};
+use super::vet::{Vet, Vetted};
+use super::zones;
 use crate::cluster::ClusterView;
 
 /// The longest that one decision may take.
 const LIMIT: Duration = Duration::from_secs(60);
+/// The longest that its check may take; a thousand new nodes take a tenth of a second.
+const CHECK_LIMIT: Duration = Duration::from_secs(10);
 
 /// A decision under way, or made already.
 pub(super) struct Solving {
@@ -28,10 +31,7 @@ pub(super) struct Solving {
 
 /// A decision.
 pub(super) struct Solved {
-    /// May be carried out as it is.
-    pub(super) plan: Plan,
-    /// Plans for the same pods that broke a rule before this one.
-    pub(super) unsound: usize,
+    pub(super) vetted: Vetted,
     /// Pods by the zone that they can only run in.
     pub(super) zones: BTreeMap<String, usize>,
     /// What the second opinion took.
@@ -45,13 +45,18 @@ impl Solving {
         let (version, view, lost, no_more) = (view.version, Arc::clone(view), lost.clone(), unwanted.clone());
         let solve = move || {
             let deadline = Instant::now() + LIMIT;
-            let plan = solver::solve(&view.snapshot, &options, &|| {
-                Instant::now() < deadline && !lost.is_cancelled() && !no_more.is_cancelled()
-            });
+            let is_wanted = || !lost.is_cancelled() && !no_more.is_cancelled();
+            let plan = solver::solve(&view.snapshot, &options, &|| Instant::now() < deadline && is_wanted());
             let began = Instant::now();
-            let (plan, unsound) = vet::vetted(plan, |plan| view.input_for(plan), &view.snapshot, &options);
+            let vet = Vet {
+                input: |plan: &solver::Plan| view.input_for(plan),
+                snapshot: &view.snapshot,
+                options: &options,
+                keep_going: &|| began.elapsed() < CHECK_LIMIT && is_wanted(),
+            };
+            let vetted = vet.vetted(plan);
             let checked_in = began.elapsed();
-            Solved { plan, unsound, zones: zones::of(&view), checked_in }
+            Solved { vetted, zones: zones::of(&view), checked_in }
         };
         Self {
             version,

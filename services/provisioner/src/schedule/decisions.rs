@@ -26,6 +26,8 @@ pub(crate) enum Verdict {
     /// A claim was made for it.
     Made(Arc<str>),
     Unschedulable(Arc<str>),
+    /// The solver found a place, and it must not be used now.
+    Held(Arc<str>),
 }
 
 /// By UID.
@@ -88,6 +90,12 @@ impl Decisions {
 
     pub(super) fn failed(&mut self, node: &NewNode, reason: &str, pods: &PodIds) {
         self.set(node, &Verdict::Unschedulable(Arc::from(reason)), pods);
+    }
+
+    pub(super) fn held<'a>(&mut self, pods: impl IntoIterator<Item = &'a PodId>, why: &Arc<str>) {
+        for id in pods {
+            self.verdicts.insert(Arc::clone(&id.uid), Verdict::Held(Arc::clone(why)));
+        }
     }
 
     fn set(&mut self, node: &NewNode, verdict: &Verdict, pods: &PodIds) {

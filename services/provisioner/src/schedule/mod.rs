@@ -2,15 +2,17 @@
 
 mod ahead;
 mod decisions;
+mod placeholders;
 mod report;
 mod vet;
 mod zones;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use runtime::{Leadership, MinValuesPolicy, PreferencePolicy, Settings, Shell};
+use solver::check::HeldPod;
 use solver::{Effort, Options, Plan};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
@@ -18,15 +20,17 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, info, warn};
 
 use crate::batch::{Batches, Window};
-use crate::buffers::{BufferKey, BuffersHandle, Placed};
+use crate::buffers::BuffersHandle;
 use crate::claims::{self, Creator, Order, Wanted};
-use crate::cluster::{ClusterView, nomination_window};
+use crate::cluster::{ClusterView, Probes, nomination_window};
 use crate::deps::Deps;
 use crate::metrics::Metrics;
 use ahead::{Solved, Solving};
 use decisions::{Decisions, PodId};
 pub(crate) use decisions::{Verdict, Verdicts};
+pub(crate) use placeholders::HeldNodes;
 use report::Reporter;
+use vet::Vetted;
 
 /// Reason of claims made for pods, as in the reference's metric.
 const PROVISIONED: &str = "provisioned";
@@ -35,8 +39,8 @@ const PROVISIONED: &str = "provisioned";
 #[derive(Default)]
 pub(crate) struct Decided {
     pub(crate) verdicts: Verdicts,
-    /// Nodes that have room for placeholders of CapacityBuffers: they are not empty.
-    pub(crate) held: BTreeSet<Arc<str>>,
+    /// Nodes that have room for placeholder pods of CapacityBuffers: they are not empty.
+    pub(crate) held: HeldNodes,
 }
 
 /// What pods were told last; for questions.
@@ -51,6 +55,7 @@ pub(crate) struct Scheduler {
     lulls: watch::Receiver<u64>,
     ahead: Option<Solving>,
     decisions: Decisions,
+    probes: Probes,
     verdicts: watch::Sender<Arc<Decided>>,
     reporter: Reporter,
     buffers: BuffersHandle,
@@ -69,8 +74,20 @@ pub(crate) fn spawn(
     let decisions = Decisions::default();
     let Batches { windows, lulls } = from;
     let ahead = None;
-    let scheduler =
-        Scheduler { deps, metrics, creator, windows, lulls, ahead, decisions, verdicts, reporter, buffers };
+    let probes = Probes::default();
+    let scheduler = Scheduler {
+        deps,
+        metrics,
+        creator,
+        windows,
+        lulls,
+        ahead,
+        decisions,
+        probes,
+        verdicts,
+        reporter,
+        buffers,
+    };
     let stop = shell.stop();
     shell.process.spawn("schedule", scheduler.run(stop));
     seen
@@ -159,7 +176,8 @@ impl Scheduler {
         self.metrics.batch_size.observe(window.size as f64);
         self.metrics.begin(view.version, waiting);
         let began = Instant::now();
-        let Solved { plan, unsound, zones, checked_in } = self.solve(&view, solving).await?;
+        let Solved { vetted, zones, checked_in } = self.solve(&view, solving).await?;
+        let Vetted { plan, held, unsound } = vetted;
         let seconds = began.elapsed().as_secs_f64();
         self.metrics.decided(view.version, seconds, plan.unschedulable.len(), ignored);
         self.metrics.zones(&zones);
@@ -168,6 +186,11 @@ impl Scheduler {
             return Ok(());
         }
         let pods = self.decisions.note(&view, &plan, &self.metrics);
+        for HeldPod { pod, why } in &held {
+            let why =
+                Arc::from(format!("the solver's plan for it breaks a rule and is not carried out: {why}"));
+            self.hold(pods.get(pod), &why, "checker");
+        }
         if !plan.new_nodes.is_empty() {
             info!(
                 nodeclaims = plan.new_nodes.len(),
@@ -179,12 +202,12 @@ impl Scheduler {
                 "computed new nodeclaim(s) to fit pod(s)"
             );
         }
-        self.carry_out(&view, &plan, &pods, lost).await;
+        let created = self.carry_out(&view, &plan, &pods, lost).await;
         if !plan.new_nodes.is_empty() {
             self.metrics.decided_to_created.observe(window.closed.elapsed().as_secs_f64());
         }
         self.nominate(&view, &plan).await;
-        let (placed, held) = placeholders(&view, &plan);
+        let (placed, held) = placeholders::of(&view, &plan, &created, &self.verdicts.borrow().held);
         self.buffers.decided(placed);
         self.reporter.unplaced(&view, &plan, &pods);
         self.verdicts.send_replace(Arc::new(Decided { verdicts: self.decisions.verdicts(), held }));
@@ -211,16 +234,24 @@ impl Scheduler {
         }
     }
 
-    async fn carry_out(&mut self, view: &ClusterView, plan: &Plan, pods: &PodIds, lost: &CancellationToken) {
+    /// Creates the NodeClaims of the plan; returns their names by new node, `None` where none was created.
+    async fn carry_out(
+        &mut self,
+        view: &ClusterView,
+        plan: &Plan,
+        pods: &PodIds,
+        lost: &CancellationToken,
+    ) -> Vec<Option<Arc<str>>> {
+        let mut names = vec![None; plan.new_nodes.len()];
         let (mut orders, mut of_order) = (Vec::new(), Vec::new());
-        for node in &plan.new_nodes {
+        for (index, node) in plan.new_nodes.iter().enumerate() {
             let Some(pool) = view.pool_objects.get(&*node.pool) else { continue };
             if let Some(error) = claims::over_limit(pool, view.pools.get(&node.pool)) {
                 self.refused(node, &error, pods);
                 continue;
             }
             let uids = node.pods.iter().filter_map(|pod| pods.get(pod)).map(|pod| &*pod.uid);
-            orders.push(Order {
+            let order = Order {
                 pool: Arc::clone(pool),
                 wanted: Wanted {
                     requirements: (*node.requirements).clone(),
@@ -231,18 +262,38 @@ impl Scheduler {
                 },
                 command: None,
                 reason: PROVISIONED,
-            });
-            of_order.push(node);
+            };
+            if !view.backoff.is_empty()
+                && let Err(pause) = self.probes.admit(&view.backoff, &order.shape(), Timestamp::now())
+            {
+                let why = Arc::from(pause.explained(&node.pool));
+                self.hold(node.pods.iter().filter_map(|pod| pods.get(pod)), &why, "backoff");
+                self.reporter.backoff(pool, &why);
+                continue;
+            }
+            orders.push(order);
+            of_order.push((index, node));
         }
         tracing::Span::current().record("nodeclaims", orders.len());
         let span = tracing::info_span!("create", nodeclaims = orders.len());
         let created = self.creator.create(orders, lost).instrument(span).await;
-        for (node, created) in of_order.into_iter().zip(created) {
+        for ((index, node), created) in of_order.into_iter().zip(created) {
             match created {
                 Ok(made) => {
                     let name = made.claim.metadata.name.as_deref().unwrap_or_default();
                     self.decisions.made(node, name, pods);
                     self.reporter.nominated(node.pods.iter().filter_map(|p| pods.get(p)), name, true);
+                    names[index] = Some(Arc::from(name));
+                }
+                Err(claims::Error::Unanswered { claim, why }) => {
+                    let name = claim.metadata.name.as_deref().unwrap_or_default();
+                    warn!(
+                        nodeclaim = name,
+                        error = why,
+                        "create not answered, the nodeclaim counts as created"
+                    );
+                    self.decisions.made(node, name, pods);
+                    names[index] = Some(Arc::from(name));
                 }
                 Err(error) => {
                     warn!(
@@ -254,6 +305,14 @@ impl Scheduler {
                 }
             }
         }
+        names
+    }
+
+    /// Pods that get no node now, though the solver has one for them.
+    fn hold<'a>(&mut self, pods: impl IntoIterator<Item = &'a PodId>, why: &Arc<str>, kind: &str) {
+        let pods: Vec<&PodId> = pods.into_iter().collect();
+        self.decisions.held(pods.iter().copied(), why);
+        self.reporter.failed(pods.into_iter(), why, kind);
     }
 
     fn refused(&mut self, node: &solver::NewNode, error: &claims::Error, pods: &PodIds) {
@@ -273,29 +332,6 @@ impl Scheduler {
         let until = Timestamp::now().checked_add(window).unwrap_or(Timestamp::MAX);
         self.deps.cluster.nominate(nodes, until).await;
     }
-}
-
-/// What became of the placeholders of each buffer, and which nodes have room for some.
-fn placeholders(view: &ClusterView, plan: &Plan) -> (BTreeMap<BufferKey, Placed>, BTreeSet<Arc<str>>) {
-    let (mut placed, mut held) = (BTreeMap::<BufferKey, Placed>::new(), BTreeSet::new());
-    if view.placeholders.is_empty() {
-        return (placed, held);
-    }
-    let owner = |pod: &solver::PodRef| {
-        view.placeholders.get(&(Arc::clone(&pod.namespace), Arc::clone(&pod.name))).cloned()
-    };
-    for node in &plan.existing {
-        for key in node.pods.iter().filter_map(owner) {
-            placed.entry(key).or_default().fit += 1;
-            held.insert(Arc::clone(&node.node));
-        }
-    }
-    let lacking = plan.new_nodes.iter().flat_map(|n| &n.pods);
-    let lacking = lacking.chain(plan.unschedulable.iter().map(|left| &left.pod)).chain(&plan.unreached);
-    for key in lacking.filter_map(owner) {
-        placed.entry(key).or_default().lack += 1;
-    }
-    (placed, held)
 }
 
 /// Pods of a plan by their name in it.

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use api::NodePool;
 use api::conditions::{self, ConditionStatus};
+use api::convert;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ObjectReference;
 use runtime::events::{Event, Recorder};
@@ -20,8 +21,6 @@ const NOMINATED_BURST: f64 = 10.0;
 const FAILED_AGAIN: Duration = Duration::from_secs(300);
 /// How long pods may wait for a pool before they are told that there is none.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(10);
-/// Part of what validation says of pods that want none of our nodes.
-const OPTED_OUT: &str = "none of ours";
 const NO_TYPES_AGAIN: Duration = Duration::from_secs(60);
 
 pub(super) struct Reporter {
@@ -78,6 +77,15 @@ impl Reporter {
         for node in &plan.existing {
             self.nominated(node.pods.iter().filter_map(|p| pods.get(p)), &node.node, false);
         }
+        // Each refusal is told, and once.
+        let refused = |p: &crate::cluster::PendingPod| {
+            let key = solver::PodRef { namespace: p.namespace.clone(), name: p.name.clone() };
+            Some((pods.get(&key)?, p.refused.clone()?))
+        };
+        // In its pause it is among those without a place, below.
+        for (pod, why) in view.pending.iter().filter(|p| p.rejected.is_none()).filter_map(refused) {
+            self.failed(std::iter::once(pod), &why, &format!("refused: {why}"));
+        }
         let no_pools = no_pools(view);
         let now = Timestamp::now();
         let mut shown = 0;
@@ -85,7 +93,7 @@ impl Reporter {
             let Some(pod) = pods.get(&left.pod) else { continue };
             let mut why = left.why.to_string();
             // Whoever keeps a pod off our nodes knows it.
-            if left.why.rule == Rule::Validation && why.contains(OPTED_OUT) {
+            if left.why.rule == Rule::Validation && why.ends_with(convert::OPTED_OUT) {
                 continue;
             }
             if left.why.rule == Rule::NoPools {
@@ -107,18 +115,26 @@ impl Reporter {
         }
         for pool in view.snapshot.pools_without_types() {
             let Some(object) = view.pool_objects.get(&**pool) else { continue };
-            let about = ObjectReference {
-                api_version: Some("karpenter.sh/v1".to_owned()),
-                kind: Some("NodePool".to_owned()),
-                name: object.metadata.name.clone(),
-                uid: object.metadata.uid.clone(),
-                ..ObjectReference::default()
-            };
             let message = "NodePool requirements filtered out all compatible available instance types";
-            let event =
-                Event::warning(about, "NoCompatibleInstanceTypes", message).repeat_after(NO_TYPES_AGAIN);
-            self.recorder.publish(event);
+            let event = Event::warning(about_pool(object), "NoCompatibleInstanceTypes", message);
+            self.recorder.publish(event.repeat_after(NO_TYPES_AGAIN));
         }
+    }
+
+    /// No NodeClaim is created, for the ones before failed to launch.
+    pub(super) fn backoff(&self, pool: &NodePool, why: &str) {
+        let event = Event::warning(about_pool(pool), "LaunchBackoff", why).repeat_after(FAILED_AGAIN);
+        self.recorder.publish(event.distinct(["backoff".to_owned()]));
+    }
+}
+
+fn about_pool(pool: &NodePool) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("karpenter.sh/v1".to_owned()),
+        kind: Some("NodePool".to_owned()),
+        name: pool.metadata.name.clone(),
+        uid: pool.metadata.uid.clone(),
+        ..ObjectReference::default()
     }
 }
 

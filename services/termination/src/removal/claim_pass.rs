@@ -76,12 +76,12 @@ impl Actor {
             }
             ClaimStep::LookForInstance => {
                 if let Some(subject) = subject {
-                    self.wish(&key, subject, Wish::Look, now);
+                    self.wish(&key, subject, Wish::Look, Some(&claim), now);
                 }
             }
             ClaimStep::EndInstance => {
                 if let Some(subject) = subject {
-                    self.wish(&key, subject, Wish::End, now);
+                    self.wish(&key, subject, Wish::End, Some(&claim), now);
                 }
             }
             ClaimStep::AwaitInstance { mark: true } => {

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use policy::drain::Pod;
 use policy::drain::pace::{self, Candidate, Gate};
 use policy::drain::pdb::Pdb;
+use policy::drain::pod::{Phase, Rank};
 use policy::drain::time::plus;
 
 use crate::world::World;
@@ -18,8 +19,9 @@ const AFTER_SUCCESS: jiff::SignedDuration = jiff::SignedDuration::from_secs(5);
 
 /// Namespace and name.
 type BudgetName = (Arc<str>, Arc<str>);
-/// Pods that are not on their way, by the time from which each may be asked for, and its uid.
-type Queue = BTreeSet<(Timestamp, Arc<str>)>;
+/// Pods that are not on their way, by the time from which each may be asked for, their rank and uid.
+type Turn = (Timestamp, Rank, Arc<str>);
+type Queue = BTreeSet<Turn>;
 
 #[derive(Default)]
 pub(crate) struct Evictions {
@@ -40,6 +42,8 @@ struct Entry {
     failures: u32,
     not_before: Timestamp,
     in_flight: bool,
+    /// It was asked for as one that its budget counts.
+    counted: bool,
     /// The budget as it was when it refused this pod.
     refused_by: Option<Arc<Pdb>>,
     last_words: Option<String>,
@@ -48,6 +52,8 @@ struct Entry {
 #[derive(Default)]
 struct Budget {
     queue: Queue,
+    /// Unready or not started: the budget may ignore them, so they never queue behind pods that it refuses.
+    unready: Queue,
     in_flight: u32,
     probe_at: Option<Timestamp>,
     failures: u32,
@@ -66,8 +72,8 @@ impl Evictions {
             }
         }
         for pod in pods {
-            if let Some(entry) = self.waiting.get_mut(&pod.uid) {
-                entry.pod = Arc::clone(pod);
+            if self.waiting.contains_key(&pod.uid) {
+                self.replace(pod);
                 continue;
             }
             let entry = Entry {
@@ -77,6 +83,7 @@ impl Evictions {
                 failures: 0,
                 not_before: now,
                 in_flight: false,
+                counted: false,
                 refused_by: None,
                 last_words: None,
             };
@@ -92,23 +99,42 @@ impl Evictions {
         *self = Self::default();
     }
 
-    fn queue_of(&mut self, budget: Option<&BudgetName>) -> &mut Queue {
-        match budget {
-            None => &mut self.free,
-            Some(name) => &mut self.budgets.entry(name.clone()).or_default().queue,
+    /// The pod as it is now; what changed may put it into another queue.
+    fn replace(&mut self, pod: &Arc<Pod>) {
+        let is_queued = self.waiting.get(&pod.uid).is_some_and(|entry| !entry.in_flight);
+        if is_queued {
+            self.dequeue(&pod.uid);
+        }
+        if let Some(entry) = self.waiting.get_mut(&pod.uid) {
+            entry.pod = Arc::clone(pod);
+        }
+        if is_queued {
+            self.enqueue(&pod.uid);
         }
     }
 
+    fn queue_of(&mut self, uid: &Arc<str>) -> Option<(&mut Queue, Turn)> {
+        let entry = self.waiting.get(uid)?;
+        let queue = match &entry.budget {
+            None => &mut self.free,
+            Some(name) => {
+                let budget = self.budgets.entry(name.clone()).or_default();
+                if is_unready(&entry.pod) { &mut budget.unready } else { &mut budget.queue }
+            }
+        };
+        Some((queue, (entry.not_before, entry.pod.rank(), uid.clone())))
+    }
+
     fn enqueue(&mut self, uid: &Arc<str>) {
-        let Some(entry) = self.waiting.get(uid) else { return };
-        let (budget, turn) = (entry.budget.clone(), (entry.not_before, uid.clone()));
-        self.queue_of(budget.as_ref()).insert(turn);
+        if let Some((queue, turn)) = self.queue_of(uid) {
+            queue.insert(turn);
+        }
     }
 
     fn dequeue(&mut self, uid: &Arc<str>) {
-        let Some(entry) = self.waiting.get(uid) else { return };
-        let (budget, turn) = (entry.budget.clone(), (entry.not_before, uid.clone()));
-        self.queue_of(budget.as_ref()).remove(&turn);
+        if let Some((queue, turn)) = self.queue_of(uid) {
+            queue.remove(&turn);
+        }
     }
 
     /// A budget came, went or changed what it covers: everybody is queued anew.
@@ -118,7 +144,10 @@ impl Evictions {
         }
         self.coverage = world.pdb_coverage();
         self.free.clear();
-        self.budgets.values_mut().for_each(|budget| budget.queue.clear());
+        for budget in self.budgets.values_mut() {
+            budget.queue.clear();
+            budget.unready.clear();
+        }
         let idle: Vec<Arc<str>> = self
             .waiting
             .iter_mut()
@@ -146,9 +175,11 @@ impl Evictions {
             self.dequeue(uid);
             let Some(entry) = self.waiting.get_mut(uid) else { continue };
             entry.in_flight = true;
+            entry.counted = round.candidates[index].gate.is_some();
             self.in_flight += 1;
             pods.push(Arc::clone(&entry.pod));
-            if let Some(budget) = entry.budget.as_ref().and_then(|name| self.budgets.get_mut(name)) {
+            let counted = entry.budget.as_ref().filter(|_| entry.counted);
+            if let Some(budget) = counted.and_then(|name| self.budgets.get_mut(name)) {
                 budget.in_flight += 1;
             }
         }
@@ -166,9 +197,8 @@ impl Evictions {
     /// Those who could be asked for: as many of each queue as it could let go, its first ones.
     fn round(&self, world: &World, now: Timestamp, slots: usize) -> Round {
         let mut round = Round::default();
-        for (not_before, uid) in self.free.iter().take(slots) {
-            round.candidates.push(Candidate { not_before: *not_before, gate: None });
-            round.uids.push(uid.clone());
+        for (not_before, rank, uid) in self.free.iter().take(slots) {
+            round.push(uid, Candidate { not_before: *not_before, rank: *rank, gate: None });
         }
         for ((namespace, name), budget) in &self.budgets {
             let Some(pdb) = world.pdb(namespace, name) else { continue };
@@ -178,13 +208,15 @@ impl Evictions {
                 probe_at: budget.probe_at.unwrap_or(now),
             };
             let room = usize::try_from(gate.allowed.saturating_sub(gate.in_flight)).unwrap_or(slots);
-            for (not_before, uid) in budget.queue.iter().take(room.clamp(1, slots)) {
+            let unready = budget.unready.iter().take(slots);
+            for (not_before, rank, uid) in unready.chain(budget.queue.iter().take(room.clamp(1, slots))) {
+                let Some(entry) = self.waiting.get(uid) else { continue };
+                let ignored = pdb.ignores(&entry.pod);
                 // A budget that changed since it refused is worth asking at once.
-                let refused = self.waiting.get(uid).and_then(|entry| entry.refused_by.as_ref());
-                let changed = refused.is_some_and(|refused| !Arc::ptr_eq(pdb, refused));
-                let not_before = if changed && pdb.allowed > 0 { now } else { *not_before };
-                round.candidates.push(Candidate { not_before, gate: Some(round.gates.len()) });
-                round.uids.push(uid.clone());
+                let changed = entry.refused_by.as_ref().is_some_and(|refused| !Arc::ptr_eq(pdb, refused));
+                let not_before = if changed && (ignored || pdb.allowed > 0) { now } else { *not_before };
+                let gate = (!ignored).then_some(round.gates.len());
+                round.push(uid, Candidate { not_before, rank: *rank, gate });
             }
             round.gates.push(gate);
         }
@@ -203,7 +235,7 @@ impl Evictions {
         self.in_flight = self.in_flight.saturating_sub(1);
         let Some(entry) = self.waiting.get_mut(&pod.uid) else { return };
         entry.in_flight = false;
-        let name = entry.budget.clone();
+        let name = entry.budget.clone().filter(|_| entry.counted);
         let mut budget = name.as_ref().and_then(|name| self.budgets.get_mut(name));
         if let Some(budget) = &mut budget {
             budget.in_flight = budget.in_flight.saturating_sub(1);
@@ -221,8 +253,9 @@ impl Evictions {
                 entry.failures += 1;
                 entry.not_before = plus(now, pace::backoff(entry.failures, jitter));
                 entry.last_words = Some(words.clone());
-                if let Some(((namespace, name), budget)) = name.as_ref().zip(budget) {
-                    entry.refused_by = world.pdb(namespace, name).cloned();
+                entry.refused_by =
+                    entry.budget.as_ref().and_then(|(namespace, name)| world.pdb(namespace, name).cloned());
+                if let Some(budget) = budget {
                     budget.failures += 1;
                     budget.probe_at = Some(plus(now, pace::backoff(budget.failures, jitter)));
                 }
@@ -265,9 +298,24 @@ struct Round {
     gates: Vec<Gate>,
 }
 
+impl Round {
+    fn push(&mut self, uid: &Arc<str>, candidate: Candidate) {
+        self.uids.push(uid.clone());
+        self.candidates.push(candidate);
+    }
+}
+
+/// A budget may ignore it.
+fn is_unready(pod: &Pod) -> bool {
+    pod.unhealthy || pod.phase != Phase::Running
+}
+
 impl Budget {
     fn is_of_use(&self, now: Timestamp) -> bool {
-        !self.queue.is_empty() || self.in_flight > 0 || self.probe_at.is_some_and(|at| at > now)
+        !self.queue.is_empty()
+            || !self.unready.is_empty()
+            || self.in_flight > 0
+            || self.probe_at.is_some_and(|at| at > now)
     }
 }
 

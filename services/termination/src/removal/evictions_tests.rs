@@ -35,6 +35,20 @@ fn budget(world: &mut World, name: &str, app: &str, allowed: i32) {
     world.apply(Fact::Pdb(Change::Applied(Arc::new(pdb))), &mut Set::new());
 }
 
+/// The same pods are unready now.
+fn unready(world: &mut World, app: &str, numbers: impl IntoIterator<Item = usize>) {
+    for number in numbers {
+        let pod: BoundPod = serde_json::from_value(json!({
+            "metadata": {"name": format!("{app}-{number}"), "namespace": "shop", "uid": format!("{app}-{number:04}"),
+                         "labels": {"app": app}},
+            "spec": {"nodeName": app, "containers": []},
+            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "False"}]},
+        }))
+        .unwrap();
+        world.apply(Fact::Pod(Change::Applied(Arc::new(pod))), &mut Set::new());
+    }
+}
+
 fn refused() -> Evicted {
     Evicted::Refused { code: 429, words: "Cannot evict pod".into() }
 }
@@ -103,4 +117,23 @@ fn budgets_that_come_and_go_are_followed() {
     }
     assert!(evictions.last_words(&first[0].uid).is_some());
     assert!(evictions.next_turn(&world, at(5), 100).is_some_and(|turn| turn > at(5)), "after its backoff");
+}
+
+#[test]
+fn pods_that_the_budget_ignores_never_queue_behind_refused_ones() {
+    let (mut world, mut evictions) = (World::default(), Evictions::default());
+    budget(&mut world, "db", "db", 0);
+    let all = pods(&mut world, "db", 30);
+    evictions.want(&world, &"db".into(), &all, at(0));
+    let probe = evictions.admit(&world, at(0), 100);
+    assert_eq!(probe.len(), 1, "healthy pods of a spent budget cost one probe");
+    evictions.answered(&probe[0], &refused(), &world, at(1), 0);
+    // The budget is met without them, so the eviction API lets unready pods go at once.
+    unready(&mut world, "db", 10..20);
+    evictions.want(&world, &"db".into(), &world.pods_on("db"), at(2));
+    let asked = evictions.admit(&world, at(2), 100);
+    let names: Set<String> = asked.iter().map(|pod| pod.name.to_string()).collect();
+    assert_eq!(names, (10..20).map(|number| format!("db-{number}")).collect::<Set<String>>());
+    // They are not counted by the budget: its own probe goes on beside them.
+    assert_eq!(evictions.admit(&world, at(5_000), 100).len(), 1);
 }

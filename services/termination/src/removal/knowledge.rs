@@ -62,8 +62,8 @@ impl Knowledge {
     }
 
     /// `false`: the mailbox is full, come again.
-    pub(super) fn wish(&mut self, subject: Subject, wish: Wish) -> bool {
-        if !self.instances.want(subject.clone(), wish) {
+    pub(super) fn wish(&mut self, subject: Subject, wish: Wish, claim: Option<&Claim>) -> bool {
+        if !self.instances.want(subject.clone(), wish, claim.map(|claim| claim.name.clone())) {
             return false;
         }
         // Until it says more: so that the same wish is not sent with every look.
@@ -141,7 +141,7 @@ mod tests {
         let (node, claim) = (Key::Node("n".into()), Key::Claim("c".into()));
         knowledge.follow(&node, &subject);
         knowledge.follow(&claim, &subject);
-        assert!(knowledge.wish(subject.clone(), Wish::End));
+        assert!(knowledge.wish(subject.clone(), Wish::End, None));
         let gone = |subject: &Subject| News { subject: subject.clone(), instance: Instance::Gone };
         assert_eq!(knowledge.heard(gone(&subject)), [node.clone(), claim.clone()]);
         knowledge.unfollow(&node, &subject);

@@ -126,7 +126,7 @@ impl Actor {
                 if let (Some(subject), known) = self.knowledge.of_node(node.provider_id.as_deref())
                     && known == policy::drain::Instance::Unasked
                 {
-                    self.wish(key, subject, Wish::Look, now);
+                    self.wish(key, subject, Wish::Look, claim.as_deref(), now);
                 }
             }
             NodeStep::Taint => {
@@ -148,7 +148,7 @@ impl Actor {
             }
             NodeStep::EndInstance => {
                 if let (Some(subject), _) = self.knowledge.of_node(node.provider_id.as_deref()) {
-                    self.wish(key, subject, Wish::End, now);
+                    self.wish(key, subject, Wish::End, claim.as_deref(), now);
                 }
             }
             NodeStep::Hold(why) => {

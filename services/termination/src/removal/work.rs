@@ -11,7 +11,7 @@ use tracing::{Span, debug, warn};
 
 use super::{Actor, Done};
 use crate::instances::{Subject, Wish};
-use crate::world::{Fact, Key};
+use crate::world::{Claim, Fact, Key};
 use crate::writes::Error;
 
 /// Between two events of one kind about one object.
@@ -186,8 +186,15 @@ impl Actor {
     }
 
     /// Asks about the instance.
-    pub(super) fn wish(&mut self, key: &Key, subject: Subject, wish: Wish, now: Timestamp) {
-        if !self.knowledge.wish(subject, wish) {
+    pub(super) fn wish(
+        &mut self,
+        key: &Key,
+        subject: Subject,
+        wish: Wish,
+        claim: Option<&Claim>,
+        now: Timestamp,
+    ) {
+        if !self.knowledge.wish(subject, wish, claim) {
             self.schedule.at(key.clone(), plus(now, FULL_MAILBOX));
         }
     }

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Pod, Toleration};
+use k8s_openapi::api::core::v1::{Pod, ResourceRequirements, Toleration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Resource;
 use kube::core::NamespaceResourceScope;
@@ -26,9 +26,16 @@ pub(crate) struct BoundPod {
 pub(super) struct Spec {
     pub(super) node_name: Option<String>,
     pub(super) priority_class_name: Option<String>,
+    pub(super) priority: Option<i32>,
+    pub(super) containers: Vec<Container>,
     pub(super) termination_grace_period_seconds: Option<i64>,
     pub(super) tolerations: Option<Vec<Toleration>>,
     pub(super) volumes: Option<Vec<Volume>>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Container {
+    pub(super) resources: Option<ResourceRequirements>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -74,6 +81,8 @@ impl BoundPod {
         let fields = residents::Fields {
             node_name: spec.node_name.as_deref(),
             priority_class_name: spec.priority_class_name.as_deref(),
+            priority: spec.priority,
+            size: residents::size(spec.containers.iter().map(|container| container.resources.as_ref())),
             grace_seconds: spec.termination_grace_period_seconds,
             tolerations: spec.tolerations.as_deref().unwrap_or_default(),
             volumes: volumes.collect(),
@@ -126,7 +135,9 @@ mod tests {
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod",
             "metadata": {"name": "p", "namespace": "shop", "uid": "1", "deletionTimestamp": "2026-01-01T00:00:00Z"},
-            "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}], "priorityClassName": "high",
+            "spec": {"nodeName": "n", "priorityClassName": "high", "priority": 7,
+                     "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1500m", "memory": "1Gi"}}},
+                                    {"name": "d"}],
                      "volumes": [{"name": "a", "persistentVolumeClaim": {"claimName": "x"}},
                                  {"name": "b", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}},
                                  {"name": "c", "configMap": {"name": "y"}}]},

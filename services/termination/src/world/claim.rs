@@ -38,6 +38,8 @@ pub(crate) struct Claim {
     pub(crate) capacity_type: Arc<str>,
     pub(crate) zone: Arc<str>,
     pub(crate) traceparent: Option<String>,
+    /// The fleet requests that it shared with other claims.
+    pub(crate) batch: Option<String>,
     /// As given to `Terminate`.
     pub(crate) termination_reason: Option<String>,
 }
@@ -75,6 +77,7 @@ impl Claim {
             capacity_type: label(labels::CAPACITY_TYPE).into(),
             zone: label(labels::ZONE).into(),
             traceparent: annotation(labels::TRACEPARENT).cloned(),
+            batch: annotation(labels::LAUNCH_BATCH).cloned(),
             termination_reason: annotation(crate::writes::REASON_ANNOTATION).cloned(),
         })
     }

@@ -86,7 +86,43 @@ struct Row {
     measured: String,
     reference: String,
     verdict: &'static str,
-    figures: Figures,
+    figures: Vec<Figure>,
+}
+
+/// A figure that `bench` compares: at most `bar`, where there is one.
+#[derive(Serialize)]
+struct Figure {
+    what: String,
+    measured: f64,
+    unit: &'static str,
+    bar: Option<f64>,
+}
+
+/// What the bar is about, in its unit. Bars beside the reference need its verdict.
+fn compared(what: &str, bar: Bar, ours: &Figures, theirs: Option<&Verdict>) -> Vec<Figure> {
+    let figure = |more: &str, measured: f64, unit: &'static str, bar: Option<f64>| Figure {
+        what: format!("{what}{more}"),
+        measured,
+        unit,
+        bar,
+    };
+    let cost = || figure(", cost", ours.cost, "$/h", theirs.map(|theirs| theirs.cost as f64 / 1e6));
+    match bar {
+        Bar::Times(times) => {
+            let most = theirs.map(|theirs| theirs.seconds / times);
+            vec![figure("", ours.value, "s", most), cost()]
+        }
+        Bar::Cost => vec![figure("", ours.value, "s", None), cost()],
+        Bar::Seconds(most) => vec![figure("", ours.value, "s", Some(most))],
+        Bar::Distribution(median, p99) => vec![
+            figure(", median", ours.value, "s", Some(median)),
+            figure(", p99", ours.other, "s", Some(p99)),
+        ],
+        Bar::Bytes(most) => vec![figure("", ours.value / 1e6, "MB", Some(most / 1e6))],
+        Bar::Share(most) => vec![figure("", ours.value * 100.0, "%", Some(most * 100.0))],
+        Bar::SameBytes => vec![figure("", ours.value, "bytes", Some(1.5 * ours.other))],
+        Bar::Shown => vec![figure("", ours.value, "s", None)],
+    }
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
@@ -216,6 +252,7 @@ fn judged(
         Bar::Shown => (String::new(), if figures.cost > 0.0 { cost } else { spent }, None),
     };
     let reference = theirs.map_or(String::new(), |theirs| told(theirs, &figures));
+    let figures = compared(what, bar, &figures, theirs);
     Row { name, what, bar: bar_text, measured, reference, verdict: met.map_or("", verdict), figures }
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../charts/karpenter-crd");
-    fs::create_dir_all(chart.join("templates"))?;
+    fs::create_dir_all(chart.join("files"))?;
     for (path, content) in api::crd::chart()? {
         fs::write(chart.join(&path), content).map_err(|error| format!("write {path}: {error}"))?;
         println!("charts/karpenter-crd/{path}");

@@ -192,6 +192,8 @@ fn overlaid(mut pool: Pool, overlays: &[&Overlay]) -> Pool {
                 continue;
             }
             let changed = &mut types.get_or_insert_with(|| pool.instance_types.to_vec())[t];
+            changed.overlaid.price |= overlay.price.is_some();
+            changed.overlaid.capacity |= !overlay.capacity.is_empty();
             if let Some(price) = overlay.price {
                 for o in offerings.into_iter().filter(|o| priced.insert(*o)) {
                     changed.offerings[o].price = price.applied_to(kind.offerings[o].price);

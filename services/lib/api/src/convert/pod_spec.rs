@@ -12,7 +12,7 @@ use model::taint::{Effect, Toleration, UnknownName};
 
 use super::error::{At, Invalid};
 use super::node_terms;
-use super::requests;
+use super::requests::{self, is_sidecar};
 use super::selectors::label_selector;
 
 /// `at` is where `spec` stands in its object (`spec`, or `spec.template.spec`), `status` is that of a running pod.
@@ -228,13 +228,16 @@ fn pod_term(term: &core::PodAffinityTerm, at: &At<'_>) -> Result<PodAffinityTerm
     })
 }
 
-/// Of regular containers only, as the reference does. With `hostNetwork` admission makes every container port a host port.
+/// Of containers and sidecars, as kube-scheduler counts them since 1.33.3. With `hostNetwork` admission makes every container
+/// port a host port.
 fn host_ports(spec: &core::PodSpec, at: &At<'_>) -> Result<Vec<HostPort>, Invalid> {
     let host_network = spec.host_network == Some(true);
-    let containers_at = at.key("containers");
+    let (containers_at, init_at) = (at.key("containers"), at.key("initContainers"));
+    let containers = spec.containers.iter().enumerate().map(|(n, own)| (own, containers_at.index(n)));
+    let init = spec.init_containers.iter().flatten().enumerate();
+    let sidecars = init.filter(|(_, own)| is_sidecar(own)).map(|(n, own)| (own, init_at.index(n)));
     let mut ports = Vec::new();
-    for (index, container) in spec.containers.iter().enumerate() {
-        let container_at = containers_at.index(index);
+    for (container, container_at) in containers.chain(sidecars) {
         let ports_at = container_at.key("ports");
         for (nth, port) in container.ports.iter().flatten().enumerate() {
             let here = ports_at.index(nth);

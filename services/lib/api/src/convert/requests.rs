@@ -1,83 +1,82 @@
-//! What a pod asks for in all: the arithmetic that kube-scheduler applies to containers, init steps, sidecars, pod-level
-//! resources and overhead.
+//! What a pod asks for in all, read for the arithmetic that kube-scheduler applies to containers, init steps, sidecars,
+//! pod-level resources, overhead and resizes in place ([`PodParts`]).
 
-use k8s_openapi::api::core::v1::{Container, ContainerStatus, PodSpec, PodStatus, ResourceRequirements};
-use model::resources::{CPU, HUGE_PAGES_PREFIX, MEMORY, Resources};
+use k8s_openapi::api::core::v1::{self as core, ContainerStatus, PodSpec, PodStatus};
+use model::resources::{Container, PodParts, Resources};
 
 use super::error::{At, Invalid};
 use super::quantities::quantities;
 
-/// `status` matters for pods resized in place: until a resize is through, the larger of asked and allocated counts.
+/// `status` matters for pods resized in place.
 pub(super) fn effective(
     spec: &PodSpec,
     status: Option<&PodStatus>,
     at: &At<'_>,
 ) -> Result<Resources, Invalid> {
-    let containers_at = at.key("containers");
     let statuses = status.and_then(|s| s.container_statuses.as_deref()).unwrap_or_default();
-    let mut total = Resources::new();
-    for (index, container) in spec.containers.iter().enumerate() {
-        total.add(&of_container(container, statuses, &containers_at.index(index))?);
-    }
-
-    let init_at = at.key("initContainers");
     let init_statuses = status.and_then(|s| s.init_container_statuses.as_deref()).unwrap_or_default();
-    let mut sidecars = Resources::new();
-    let mut largest_step = Resources::new();
-    for (index, container) in spec.init_containers.iter().flatten().enumerate() {
-        let own = of_container(container, init_statuses, &init_at.index(index))?;
-        // A sidecar runs on beside everything that starts after it; an init step ends before the next begins.
-        let step = if container.restart_policy.as_deref() == Some("Always") {
-            total.add(&own);
-            sidecars.add(&own);
-            sidecars.clone()
-        } else {
-            let mut step = own;
-            step.add(&sidecars);
-            step
-        };
-        largest_step.max(&step);
-    }
-    total.max(&largest_step);
-
+    let mut parts = PodParts {
+        containers: containers(&spec.containers, statuses, &at.key("containers"))?,
+        init_containers: containers(
+            spec.init_containers.as_deref().unwrap_or_default(),
+            init_statuses,
+            &at.key("initContainers"),
+        )?,
+        overhead: quantities(spec.overhead.as_ref(), &at.key("overhead"))?,
+        resize_is_infeasible: status.is_some_and(resize_is_infeasible),
+        ..PodParts::default()
+    };
     if let Some(resources) = &spec.resources {
-        let pod_level = with_limits_as_requests(resources, &at.key("resources"))?;
-        for (name, amount) in pod_level.iter().filter(|(name, _)| is_pod_level(name)) {
-            total.insert(name, amount);
-        }
+        let at = at.key("resources");
+        parts.pod_requests = quantities(resources.requests.as_ref(), &at.key("requests"))?;
+        parts.default_pod_requests_from(&quantities(resources.limits.as_ref(), &at.key("limits"))?);
     }
-    total.add(&quantities(spec.overhead.as_ref(), &at.key("overhead"))?);
-    Ok(total)
+    Ok(parts.requests())
 }
 
-/// Only these can be set for a pod as a whole.
-fn is_pod_level(resource: &str) -> bool {
-    resource == CPU || resource == MEMORY || resource.starts_with(HUGE_PAGES_PREFIX)
-}
-
-fn of_container(
-    container: &Container,
+fn containers(
+    all: &[core::Container],
     statuses: &[ContainerStatus],
     at: &At<'_>,
-) -> Result<Resources, Invalid> {
-    let mut wanted = match &container.resources {
-        Some(resources) => with_limits_as_requests(resources, &at.key("resources"))?,
-        None => Resources::new(),
+) -> Result<Vec<Container>, Invalid> {
+    let of = |(index, container): (usize, &core::Container)| {
+        let here = at.index(index);
+        let mut out = Container { is_sidecar: is_sidecar(container), ..Container::default() };
+        if let Some(resources) = &container.resources {
+            let at = here.key("resources");
+            out.requests = quantities(resources.requests.as_ref(), &at.key("requests"))?;
+            // The API server's default, for manifests that no API server has seen.
+            out.default_requests_from(&quantities(resources.limits.as_ref(), &at.key("limits"))?);
+        }
+        out.in_use = in_use(statuses.iter().find(|status| status.name == container.name))?;
+        Ok(out)
     };
-    let allocated =
-        statuses.iter().find(|s| s.name == container.name).and_then(|s| s.allocated_resources.as_ref());
-    wanted.max(&quantities(allocated, &At::Root.key("status").key("allocatedResources"))?);
-    Ok(wanted)
+    all.iter().enumerate().map(of).collect()
 }
 
-/// The API server's default: a limit without a request is also the request. Done again here for manifests that no API
-/// server has seen.
-fn with_limits_as_requests(resources: &ResourceRequirements, at: &At<'_>) -> Result<Resources, Invalid> {
-    let mut wanted = quantities(resources.requests.as_ref(), &at.key("requests"))?;
-    for (name, limit) in quantities(resources.limits.as_ref(), &at.key("limits"))? {
-        if !wanted.contains(&name) {
-            wanted.insert(name, limit);
-        }
+/// An init container that keeps running beside the others.
+pub(super) fn is_sidecar(container: &core::Container) -> bool {
+    container.restart_policy.as_deref() == Some("Always")
+}
+
+/// What the kubelet has set aside for the container, and what it runs with. `None` where the status says neither.
+fn in_use(status: Option<&ContainerStatus>) -> Result<Option<Resources>, Invalid> {
+    let allocated = status.and_then(|s| s.allocated_resources.as_ref());
+    let running = status.and_then(|s| s.resources.as_ref()).and_then(|r| r.requests.as_ref());
+    if allocated.is_none() && running.is_none() {
+        return Ok(None);
     }
-    Ok(wanted)
+    let at = At::Root.key("status");
+    let mut in_use = quantities(allocated, &at.key("allocatedResources"))?;
+    in_use.max(&quantities(running, &at.key("resources"))?);
+    Ok(Some(in_use))
+}
+
+/// As the condition PodResizePending says it, and `status.resize` before Kubernetes 1.33.
+fn resize_is_infeasible(status: &PodStatus) -> bool {
+    const INFEASIBLE: &str = "Infeasible";
+    let pending = |c: &&core::PodCondition| c.type_ == "PodResizePending" && c.status == "True";
+    let condition = status.conditions.iter().flatten().find(pending);
+    condition.and_then(|c| c.reason.as_deref()) == Some(INFEASIBLE)
+        || status.resize.as_deref() == Some(INFEASIBLE)
 }

@@ -7,6 +7,9 @@ use model::requirement::{Entry, Operator, validate};
 use super::error::{At, Invalid};
 use super::node_terms::entries;
 
+/// Ends the reason of a pod that wants none of our nodes: no event is due for it.
+pub const OPTED_OUT: &str = "none of ours";
+
 /// One sentence if the pod opts out of our nodes or asks for something that no node of ours may be asked for. `Err` where
 /// the affinity cannot be read at all. Preferences and pod affinities are not looked at, save for the opt-out.
 pub fn why_rejected(spec: &PodSpec, at: &At<'_>) -> Result<Option<String>, Invalid> {
@@ -41,7 +44,7 @@ pub fn why_rejected(spec: &PodSpec, at: &At<'_>) -> Result<Option<String>, Inval
     let opts_out =
         |e: &Entry| labels::normalize(&e.key) == labels::NODEPOOL && e.operator == Operator::DoesNotExist;
     if selected.iter().chain(first_term).chain(&heaviest).any(opts_out) {
-        return Ok(Some(format!("it asks for nodes without the label {}: none of ours", labels::NODEPOOL)));
+        return Ok(Some(format!("it asks for nodes without the label {}: {OPTED_OUT}", labels::NODEPOOL)));
     }
     for entry in selected.iter().chain(terms.iter().flat_map(|(_, entries)| entries)) {
         if let Err(invalid) = validate(entry) {

@@ -26,6 +26,12 @@ pub fn ec2_node_class(spec: &EC2NodeClassSpec, family: &str, ca_bundle: &str) ->
     (ec2nodeclass::spec(spec) ^ go::text(family) ^ go::text(ca_bundle)).to_string()
 }
 
+/// The number in the name of the instance profile that releases of the reference before 1.5 made for a class, one a class and
+/// region and without a path. Decimal.
+pub fn older_instance_profile(region: &str, class: &str) -> String {
+    go::text(&format!("{region}{class}")).to_string()
+}
+
 /// Names the set of images that a class resolved to, whatever their order: what nodes report under it holds for these images
 /// only. Hexadecimal.
 pub fn images(amis: &[Ami]) -> String {

@@ -85,6 +85,19 @@ fn until_then_ready_names_what_is_missing_latest_transition_first() {
 }
 
 #[test]
+fn of_several_transitions_in_one_second_the_last_is_named_first() {
+    let (mut conditions, set) = (Vec::new(), ConditionSet::ec2_node_class(false));
+    for type_ in set.dependents() {
+        set.set(&mut conditions, &object(1), type_, Finding::holds(), at(1));
+    }
+    let fails = || Finding::fails("SubnetsNotFound", "");
+    set.set(&mut conditions, &object(1), "SubnetsReady", fails(), at(2));
+    set.set(&mut conditions, &object(1), "ValidationSucceeded", fails(), at(2));
+    let root = find(&conditions, READY).unwrap();
+    assert_eq!(root.message, "ValidationSucceeded=False, SubnetsReady=False");
+}
+
+#[test]
 fn a_new_generation_makes_ready_unknown_until_every_dependent_was_looked_at_again() {
     let mut conditions = ready_claim();
     assert!(!ConditionSet::NODE_CLAIM.is_ready(&conditions, &object(2)));

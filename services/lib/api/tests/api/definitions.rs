@@ -23,21 +23,17 @@ fn the_chart_is_what_crdgen_writes() {
             "charts/karpenter-crd/{path} is stale: run `cargo run -p api --bin crdgen`"
         );
     }
-    let expected: BTreeSet<_> =
-        files.iter().filter_map(|(path, _)| path.strip_prefix("templates/")).collect();
-    for entry in fs::read_dir(chart().join("templates")).unwrap() {
+    let expected: BTreeSet<_> = files.iter().filter_map(|(path, _)| path.strip_prefix("files/")).collect();
+    for entry in fs::read_dir(chart().join("files")).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
-        assert!(
-            expected.contains(name.as_str()),
-            "charts/karpenter-crd/templates/{name} is none of crdgen's"
-        );
+        assert!(expected.contains(name.as_str()), "charts/karpenter-crd/files/{name} is none of crdgen's");
     }
 }
 
 #[test]
-fn the_chart_s_templates_are_plain_yaml_that_reads_back_as_the_definition() {
+fn the_chart_s_definitions_are_plain_yaml_that_reads_back_as_the_definition() {
     for crd in api::crd::all() {
-        let path = chart().join("templates").join(format!("{}.yaml", crd.spec.names.plural));
+        let path = chart().join("files").join(format!("{}.yaml", crd.spec.names.plural));
         let text = fs::read_to_string(&path).unwrap();
         assert!(!text.contains("{{"), "{} holds a template expression", path.display());
         let read: CustomResourceDefinition = serde_saphyr::from_str(&text).unwrap();

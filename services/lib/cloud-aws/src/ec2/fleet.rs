@@ -1,6 +1,4 @@
-//! CreateFleet, alone or merged, and dry runs of launches.
-
-use std::time::Duration;
+//! CreateFleet, and dry runs of launches.
 
 use aws_sdk_ec2::operation::create_fleet::builders::CreateFleetFluentBuilder;
 use aws_sdk_ec2::operation::create_fleet::{CreateFleetError, CreateFleetOutput};
@@ -11,72 +9,30 @@ use aws_sdk_ec2::types::{
     LaunchTemplateAndOverridesResponse, LaunchTemplateSpecification, ResourceType, SpotAllocationStrategy,
     TagSpecification, TargetCapacitySpecificationRequest,
 };
-use cloud::error::CloudError;
+use cloud::error::{CloudError, ErrorKind};
 use cloud::launch::{
     FleetAnswer, FleetError, FleetRequest, FleetTarget, FleetTemplate, InstanceDryRun, Launched, Override,
 };
-use futures::FutureExt;
 
 use super::templates::run_interface;
 use super::{Calls, Ec2, paced, unretried};
-use crate::batch::{Batcher, Window};
 use crate::convert::{ec2_tags, figure, owned, present};
 use crate::error::dry_run;
 
 const OPERATION: &str = "CreateFleet";
-const WINDOW: Window = Window { idle: Duration::from_millis(35), max: Duration::from_secs(1), items: 1000 };
 
-/// Requests are merged when they are equal in everything.
-pub(super) type FleetBatcher = Batcher<FleetRequest, (), Result<FleetAnswer, CloudError>>;
-
-pub(super) fn batcher(calls: Calls) -> FleetBatcher {
-    Batcher::new(WINDOW, move |request: FleetRequest, requesters: Vec<()>| {
-        let calls = calls.clone();
-        async move {
-            let shares = requesters.len();
-            let count = u32::try_from(shares).unwrap_or(u32::MAX);
-            match calls.create_fleet(&FleetRequest { count, ..request }).await {
-                Ok(answer) => split(answer, shares).into_iter().map(Ok).collect(),
-                Err(error) => vec![Err(error); shares],
-            }
-        }
-        .boxed()
-    })
-}
-
-/// One instance for each requester, as far as they go. The reasons go to the first (so that they are acted on once) and to
-/// those who got nothing.
-fn split(answer: FleetAnswer, shares: usize) -> Vec<FleetAnswer> {
-    let FleetAnswer { fleet_id, launched, errors } = answer;
-    let mut launched = launched.into_iter();
-    (0..shares)
-        .map(|n| {
-            let own: Vec<Launched> = launched.next().into_iter().collect();
-            let errors = match (own.is_empty(), errors.is_empty()) {
-                (true, true) => vec![FleetError::too_few_instances()],
-                (true, false) => errors.clone(),
-                (false, _) if n == 0 => errors.clone(),
-                (false, _) => Vec::new(),
-            };
-            FleetAnswer { fleet_id: fleet_id.clone(), launched: own, errors }
-        })
-        .collect()
-}
+/// How often a throttled request waits for another turn; then its caller backs off.
+const MOST_TURNS: u32 = 5;
 
 impl Ec2 {
     pub(crate) async fn create_fleet(&self, request: FleetRequest) -> Result<FleetAnswer, CloudError> {
-        // A token names one launch, and a count is a batch already.
-        if request.count != 1 || request.client_token.is_some() {
-            return self.calls.create_fleet(&request).await;
-        }
-        let answer = self.fleets.ask(request, ()).await;
-        answer.unwrap_or_else(|| Err(CloudError::unreachable(OPERATION, "the call ended without an answer")))
+        self.calls.create_fleet(&request).await
     }
 
     pub(crate) async fn dry_run_fleet(&self, request: FleetRequest) -> Result<(), CloudError> {
         let call = self.calls.fleet_call(&request)?.dry_run(true);
         let call = call.customize().config_override(unretried()).send();
-        dry_run(paced(&self.calls.paces.launch, OPERATION, call).await)
+        dry_run(paced(&self.calls.paces.create_fleet, OPERATION, call).await)
     }
 
     pub(crate) async fn dry_run_instance(&self, request: InstanceDryRun) -> Result<(), CloudError> {
@@ -98,16 +54,25 @@ impl Ec2 {
             .set_network_interfaces(Some(interfaces))
             .set_tag_specifications(tag_specifications(&kinds, &request.tags));
         let call = call.customize().config_override(unretried()).send();
-        dry_run(paced(&paces.launch, "RunInstances", call).await)
+        dry_run(paced(&paces.create_fleet, "RunInstances", call).await)
     }
 }
 
 impl Calls {
+    /// A throttled call waits for its turn again, which the SDK's own retries would not. Other faults are left to the caller,
+    /// who repeats the request with its token.
     async fn create_fleet(&self, request: &FleetRequest) -> Result<FleetAnswer, CloudError> {
         let call = self.fleet_call(request)?;
-        let result: Result<CreateFleetOutput, _> =
-            paced::<_, CreateFleetError>(&self.paces.launch, OPERATION, call.send()).await;
-        result.map(|answer| read(&answer))
+        let mut turns = 1;
+        loop {
+            let call = call.clone().customize().config_override(unretried()).send();
+            let result: Result<CreateFleetOutput, _> =
+                paced::<_, CreateFleetError>(&self.paces.create_fleet, OPERATION, call).await;
+            match result {
+                Err(error) if error.kind == ErrorKind::Throttled && turns < MOST_TURNS => turns += 1,
+                result => return result.map(|answer| read(&answer)),
+            }
+        }
     }
 
     fn fleet_call(&self, request: &FleetRequest) -> Result<CreateFleetFluentBuilder, CloudError> {
@@ -237,47 +202,5 @@ fn read(answer: &CreateFleetOutput) -> FleetAnswer {
         fleet_id: present(answer.fleet_id()),
         launched: launched.collect(),
         errors: answer.errors().iter().map(error).collect(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn launched(id: &str) -> Launched {
-        Launched {
-            id: id.into(),
-            instance_type: "m5.large".into(),
-            zone: "us-east-1a".into(),
-            subnet_id: None,
-            spot: false,
-        }
-    }
-
-    fn ice() -> FleetError {
-        FleetError { code: "InsufficientInstanceCapacity".into(), ..FleetError::too_few_instances() }
-    }
-
-    #[test]
-    fn each_requester_gets_one_instance_and_the_reasons_are_told_where_they_are_needed() {
-        let answer = FleetAnswer {
-            fleet_id: None,
-            launched: vec![launched("i-1"), launched("i-2")],
-            errors: vec![ice()],
-        };
-        let parts = split(answer, 3);
-        let ids: Vec<Vec<&str>> =
-            parts.iter().map(|p| p.launched.iter().map(|l| l.id.as_str()).collect()).collect();
-        assert_eq!(ids, [vec!["i-1"], vec!["i-2"], vec![]]);
-        let reasons: Vec<usize> = parts.iter().map(|p| p.errors.len()).collect();
-        assert_eq!(reasons, [1, 0, 1]);
-        assert!(parts[2].is_insufficient_capacity());
-    }
-
-    #[test]
-    fn an_unexplained_shortfall_counts_as_lack_of_capacity() {
-        let parts = split(FleetAnswer { launched: vec![launched("i-1")], ..FleetAnswer::default() }, 2);
-        assert!(parts[1].is_insufficient_capacity());
-        assert_eq!(parts[0].errors, []);
     }
 }

@@ -18,6 +18,11 @@ impl Ec2 {
             Select::Ids(ids) => vec![filter("image-id", ids)],
             Select::Names(names) => vec![filter("name", names)],
             Select::Tags(tags) => tag_filters(&tags),
+            Select::NameAndTags(name, tags) => {
+                let mut all = tag_filters(&tags);
+                all.push(filter("name", [name]));
+                all
+            }
         };
         refuse_everything(OPERATION, &filters)?;
         let Calls { client, paces } = &self.calls;

@@ -19,7 +19,7 @@ const DESCRIBE: &str = "DescribeInstances";
 const TERMINATE: &str = "TerminateInstances";
 const PAGE: i32 = 1000;
 /// Most values EC2 takes in one filter.
-const FILTER_VALUES: usize = 200;
+pub(super) const FILTER_VALUES: usize = 200;
 const WINDOW: Window = Window { idle: Duration::from_millis(100), max: Duration::from_secs(1), items: 500 };
 
 pub(super) type DescribeBatcher = Batcher<(), String, Result<Option<Instance>, CloudError>>;
@@ -57,7 +57,7 @@ pub(super) fn terminate_batcher(calls: Calls) -> TerminateBatcher {
     })
 }
 
-fn unanswered<T>(operation: &'static str) -> Result<T, CloudError> {
+pub(super) fn unanswered<T>(operation: &'static str) -> Result<T, CloudError> {
     Err(CloudError::unreachable(operation, "the call ended without an answer"))
 }
 
@@ -99,7 +99,7 @@ impl Ec2 {
 }
 
 impl Calls {
-    async fn by_ids(&self, ids: &[String]) -> Result<BTreeMap<String, Instance>, CloudError> {
+    pub(super) async fn by_ids(&self, ids: &[String]) -> Result<BTreeMap<String, Instance>, CloudError> {
         let mut unique: Vec<&String> = ids.iter().collect();
         unique.sort();
         unique.dedup();

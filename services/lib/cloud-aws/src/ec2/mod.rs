@@ -25,15 +25,15 @@ use cloud::error::CloudError;
 use crate::calls::CallMetrics;
 use crate::error::cloud_error;
 use crate::pace::{Pace, Paces};
-use fleet::FleetBatcher;
+use health::EndingBatcher;
 use instances::{DescribeBatcher, TerminateBatcher};
 
 /// The EC2 client with its rate limits and batches.
 pub(crate) struct Ec2 {
     calls: Calls,
-    fleets: FleetBatcher,
     describes: DescribeBatcher,
     terminations: TerminateBatcher,
+    endings: EndingBatcher,
 }
 
 /// What batches need to make calls of their own.
@@ -48,10 +48,10 @@ impl Ec2 {
         let calls = Calls { client, paces };
         let metrics = || metrics.clone();
         Self {
-            fleets: fleet::batcher(calls.clone()).counted(metrics(), "create_fleet"),
             describes: instances::describe_batcher(calls.clone()).counted(metrics(), "describe_instances"),
             terminations: instances::terminate_batcher(calls.clone())
                 .counted(metrics(), "terminate_instances"),
+            endings: health::ending_batcher(calls.clone()),
             calls,
         }
     }
@@ -69,9 +69,9 @@ where
     if let Some(refusal) = pace.refusal(operation) {
         return Err(refusal);
     }
-    pace.turn().await;
+    let turn = pace.turn().await;
     let result = call.await.map_err(|error| cloud_error(operation, &error));
-    pace.learn(&result);
+    pace.learn(turn, &result);
     result
 }
 
@@ -80,10 +80,10 @@ macro_rules! pages {
     ($pace:expr, $operation:expr, $paginator:expr, |$page:ident| $take:expr) => {{
         let mut paginator = $paginator;
         loop {
-            $pace.turn().await;
+            let turn = $pace.turn().await;
             let Some(answer) = paginator.next().await else { break };
             let answer = answer.map_err(|error| $crate::error::cloud_error($operation, &error));
-            $pace.learn(&answer);
+            $pace.learn(turn, &answer);
             let $page = answer?;
             $take
         }
@@ -91,7 +91,7 @@ macro_rules! pages {
 }
 pub(crate) use pages;
 
-/// Dry runs are asked once: their answer is the question's, not the network's.
+/// Without the SDK's retries: the answer to a dry run is the question's, not the network's, and CreateFleet waits for its turn.
 fn unretried() -> aws_sdk_ec2::config::Builder {
     aws_sdk_ec2::config::Builder::new().retry_config(RetryConfig::disabled())
 }

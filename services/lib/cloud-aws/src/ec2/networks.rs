@@ -16,7 +16,7 @@ impl Ec2 {
         let filters = match select {
             Select::Ids(ids) => vec![filter("subnet-id", ids)],
             Select::Tags(tags) => tag_filters(&tags),
-            Select::Names(_) => {
+            Select::Names(_) | Select::NameAndTags(..) => {
                 return Err(CloudError::invalid(OPERATION, "subnets have no names: select by id or tags"));
             }
         };
@@ -46,6 +46,9 @@ impl Ec2 {
             Select::Ids(ids) => vec![filter("group-id", ids)],
             Select::Names(names) => vec![filter("group-name", names)],
             Select::Tags(tags) => tag_filters(&tags),
+            Select::NameAndTags(..) => {
+                return Err(CloudError::invalid(OPERATION, "select security groups by id, name or tags"));
+            }
         };
         refuse_everything(OPERATION, &filters)?;
         let Calls { client, paces } = &self.calls;

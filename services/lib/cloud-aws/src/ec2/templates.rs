@@ -40,7 +40,7 @@ impl Ec2 {
             .launch_template_data(data(&template.data))
             .set_tag_specifications(tag_specifications(&[ResourceType::LaunchTemplate], &template.tags));
         // The SDK keeps the whole template in the future of the call.
-        let answer = Box::pin(paced(&paces.template, OPERATION, call.send())).await?;
+        let answer = Box::pin(paced(&paces.launch_template, OPERATION, call.send())).await?;
         let created = answer.launch_template().and_then(reference);
         created.ok_or_else(|| CloudError::malformed(OPERATION, "the answer names no template"))
     }
@@ -73,7 +73,7 @@ impl Ec2 {
     pub(crate) async fn delete_launch_template(&self, id: &str) -> Result<(), CloudError> {
         let Calls { client, paces } = &self.calls;
         let call = client.delete_launch_template().launch_template_id(id);
-        match paced(&paces.template, "DeleteLaunchTemplate", call.send()).await {
+        match paced(&paces.launch_template, "DeleteLaunchTemplate", call.send()).await {
             Err(error) if !error.is_not_found() => Err(error),
             _ => Ok(()),
         }

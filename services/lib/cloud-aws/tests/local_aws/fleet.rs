@@ -1,8 +1,10 @@
+use std::collections::BTreeSet;
+
 use cloud::ErrorKind;
 use cloud::Launcher;
 use cloud::NodeClassSource;
 use cloud::instance::{CLUSTER_TAG, InstanceState, Lifecycle, ours};
-use cloud::launch::{FleetTarget, FleetTemplate, InstanceDryRun, Override};
+use cloud::launch::{FleetRequest, FleetTarget, FleetTemplate, InstanceDryRun, Override};
 use cloud::select::TagFilter;
 use cloud::template::{Interface, ReservationChoice};
 use futures::future::join_all;
@@ -83,20 +85,7 @@ async fn exhausted_pools_are_told_and_the_next_one_is_launched() {
 }
 
 #[tokio::test]
-async fn equal_requests_share_a_call_and_each_gets_an_instance_of_its_own() {
-    let local = connect(REGION, "merged").await;
-    let network = local.template("merged").await;
-    let request = network.fleet("merged", FleetTarget::OnDemand, &["m6i.large"]);
-    let answers = join_all((0..20).map(|_| local.aws.create_fleet(request.clone()))).await;
-    let mut ids: Vec<String> = answers.into_iter().flat_map(|a| a.unwrap().launched).map(|l| l.id).collect();
-    ids.sort();
-    ids.dedup();
-    assert_eq!(ids.len(), 20);
-    assert_eq!(local.calls("CreateFleet").await, 1);
-}
-
-#[tokio::test]
-async fn a_merged_launch_with_too_little_capacity_serves_some_and_tells_the_others() {
+async fn a_request_for_several_gives_as_many_as_there_are_and_says_why_not_more() {
     let local = connect(REGION, "short").await;
     let network = local.template("short").await;
     local
@@ -106,12 +95,13 @@ async fn a_merged_launch_with_too_little_capacity_serves_some_and_tells_the_othe
             json!({"capacityType": "on-demand", "instanceType": "r5.2xlarge", "remaining": 3}),
         )
         .await;
-    let request = network.fleet("short", FleetTarget::OnDemand, &["r5.2xlarge"]);
-    let answers = join_all((0..5).map(|_| local.aws.create_fleet(request.clone()))).await;
-    let answers: Vec<_> = answers.into_iter().map(Result::unwrap).collect();
-    let served = answers.iter().filter(|a| a.launched.len() == 1).count();
-    let refused = answers.iter().filter(|a| a.is_insufficient_capacity()).count();
-    assert_eq!((served, refused), (3, 2), "{answers:?}");
+    let mut request = network.fleet("short", FleetTarget::OnDemand, &["r5.2xlarge"]);
+    request.count = 5;
+    let answer = local.aws.create_fleet(request).await.unwrap();
+    let ids: BTreeSet<&str> = answer.launched.iter().map(|launched| launched.id.as_str()).collect();
+    assert_eq!(ids.len(), 3, "{answer:?}");
+    assert!(answer.error_text().contains("InsufficientInstanceCapacity"), "{answer:?}");
+    assert_eq!(local.calls("CreateFleet").await, 1);
 }
 
 #[tokio::test]
@@ -121,9 +111,28 @@ async fn a_repeated_client_token_gives_the_same_instance() {
     let mut request = network.fleet("token", FleetTarget::OnDemand, &["m5.large"]);
     request.client_token = Some("adapter-claim-1".into());
     let first = local.aws.create_fleet(request.clone()).await.unwrap();
-    let second = local.aws.create_fleet(request).await.unwrap();
+    let second = local.aws.create_fleet(request.clone()).await.unwrap();
     assert_eq!(first.launched, second.launched);
-    assert_eq!(local.calls("CreateFleet").await, 2, "requests with a token are not merged");
+    let other = local.aws.create_fleet(FleetRequest { count: 2, ..request }).await.unwrap_err();
+    assert_eq!(other.code, "IdempotentParameterMismatch");
+    assert_eq!(local.calls("CreateFleet").await, 3);
+}
+
+#[tokio::test]
+async fn throttled_launches_wait_for_their_turn_and_all_come_through() {
+    let local = connect(REGION, "paced").await;
+    let network = local.template("paced").await;
+    let rule = json!({"action": "CreateFleet", "rate": 5, "burst": 2, "accessKey": "paced"});
+    local.control("PUT", "/throttle", rule).await;
+    let request = |n: usize| FleetRequest {
+        client_token: Some(format!("paced-{n}")),
+        ..network.fleet("paced", FleetTarget::OnDemand, &["m5.large"])
+    };
+    let answers = join_all((0..12).map(|n| local.aws.create_fleet(request(n)))).await;
+    let ids: BTreeSet<String> = answers.into_iter().flat_map(|a| a.unwrap().launched).map(|l| l.id).collect();
+    assert_eq!(ids.len(), 12);
+    let calls = local.calls("CreateFleet").await;
+    assert!(calls <= 12 + 12, "the burst is throttled once, then nearly none: {calls} calls");
 }
 
 #[tokio::test]

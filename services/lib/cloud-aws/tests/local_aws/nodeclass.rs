@@ -71,6 +71,10 @@ async fn images_are_found_by_parameter_id_name_and_tags_also_when_deprecated() {
     let before = local.aws.images(tags()).await.unwrap();
     assert_eq!((before[0].id.as_str(), before[0].architecture.as_str()), (golden.as_str(), "arm64"));
     assert!(!before[0].is_deprecated(Timestamp::now()));
+    let both = |stage: &str| Select::NameAndTags("golden-*".into(), vec![TagFilter::is("adapter", stage)]);
+    let found = local.aws.images(query(both("golden"), &["self"])).await.unwrap();
+    assert_eq!(found.iter().map(|i| i.id.as_str()).collect::<Vec<_>>(), [golden.as_str()]);
+    assert_eq!(local.aws.images(query(both("other"), &["self"])).await.unwrap(), []);
     local.control("PUT", "/ami", json!({"id": golden, "deprecate": true})).await;
     let after = local.aws.images(tags()).await.unwrap();
     assert!(after[0].is_deprecated(Timestamp::now()));

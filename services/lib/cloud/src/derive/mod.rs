@@ -23,8 +23,6 @@ mod requirements;
 mod tests;
 
 use model::catalog::InstanceType;
-use model::labels;
-use model::requirement::Requirement;
 
 pub use capacity::{address_limited_pods, capacity};
 pub use family::Family;
@@ -49,20 +47,7 @@ pub fn instance_type(
     let overhead = overhead(facts, class, settings, &capacity).total();
     let compatible = compatible::check(facts, class).is_ok();
     let offerings = offerings::offerings(entry, class, zones, region, settings, compatible);
-    let mut requirements = requirements(facts, class, region.name);
-    let interruptible: Vec<&str> = class
-        .reservations
-        .iter()
-        .filter(|r| {
-            offerings
-                .iter()
-                .any(|o| o.is_open() && o.reservation.as_ref().is_some_and(|own| *own.id == *r.id))
-        })
-        .map(|r| if r.interruptible { "true" } else { "false" })
-        .collect();
-    if !interruptible.is_empty() {
-        requirements.add(Requirement::one_of(labels::CAPACITY_RESERVATION_INTERRUPTIBLE, interruptible));
-    }
+    let requirements = requirements(facts, class, region.name);
     InstanceType::with_requirements(&facts.name, requirements, capacity, overhead, offerings)
 }
 

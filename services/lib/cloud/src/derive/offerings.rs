@@ -110,6 +110,7 @@ pub(super) fn offerings(
                     id: Arc::from(reservation.id.as_str()),
                     capacity: reservation.available,
                     kind: Arc::from(reservation.kind.as_str()),
+                    interruptible: reservation.interruptible,
                 }),
             ));
         }

@@ -14,12 +14,18 @@ use crate::{Answer, Tags};
 impl Launcher for MemoryCloud {
     fn create_fleet(&self, request: FleetRequest) -> Answer<'_, FleetAnswer> {
         self.answer("CreateFleet", |state| {
-            if let Some(known) = request.client_token.as_ref().and_then(|t| state.tokens.get(t)) {
-                return Ok(known.clone());
+            let known = request.client_token.as_ref().and_then(|t| state.tokens.get(t));
+            match known {
+                Some((before, answer)) if *before == request => return Ok(answer.clone()),
+                Some(_) => {
+                    let code = "IdempotentParameterMismatch";
+                    return Err(client_error("CreateFleet", code, "another request had this token"));
+                }
+                None => {}
             }
             let answer = state.launch(&request)?;
-            if let Some(token) = request.client_token {
-                state.tokens.insert(token, answer.clone());
+            if let Some(token) = request.client_token.clone() {
+                state.tokens.insert(token, (request, answer.clone()));
             }
             Ok(answer)
         })
@@ -72,7 +78,17 @@ impl Launcher for MemoryCloud {
     }
 
     fn instances_by_tags(&self, tags: Vec<TagFilter>) -> Answer<'_, Vec<Instance>> {
-        self.answer("DescribeInstances", |state| Ok(state.by_tags(&tags)))
+        self.answer("DescribeInstances", |state| {
+            let mut found = state.by_tags(&tags);
+            found.retain(|instance| match state.unseen.get_mut(&instance.id) {
+                Some(left) if *left > 0 => {
+                    *left -= 1;
+                    false
+                }
+                _ => true,
+            });
+            Ok(found)
+        })
     }
 
     fn tag_instance<'a>(&'a self, id: &'a str, tags: Tags) -> Answer<'a, ()> {
@@ -112,7 +128,7 @@ impl State {
         }
     }
 
-    /// The cheapest override that has capacity gives all instances.
+    /// The cheapest overrides that have capacity give the instances.
     fn launch(&mut self, request: &FleetRequest) -> Result<FleetAnswer, CloudError> {
         let spot = request.target == FleetTarget::Spot;
         let templates = self.templates_of(request)?;
@@ -123,24 +139,31 @@ impl State {
             .collect();
         choices.sort_by(|a, b| (a.0, a.3).cmp(&(b.0, b.3)));
         let mut answer = FleetAnswer { fleet_id: Some(self.id("fleet")), ..FleetAnswer::default() };
+        let wanted = usize::try_from(request.count).unwrap_or(usize::MAX);
         for (_, template, data, place) in choices {
-            match self.refusal(data, spot, place) {
-                Some(code) => answer.errors.push(FleetError {
-                    code: code.to_owned(),
-                    message: format!("no capacity for {} in {}", place.instance_type, place.zone),
-                    instance_type: Some(place.instance_type.clone()),
-                    zone: Some(place.zone.clone()),
-                    subnet_id: Some(place.subnet_id.clone()),
-                    template: Some(template.name.clone()),
-                    spot,
-                }),
-                None => {
-                    for _ in 0..request.count {
-                        answer.launched.push(self.start(request, data, spot, place));
-                    }
-                    break;
+            let pool = (spot, place.instance_type.clone(), place.zone.clone());
+            let refused = loop {
+                if answer.launched.len() >= wanted {
+                    return Ok(answer);
                 }
-            }
+                match self.room.get_mut(&pool) {
+                    Some(0) => break "InsufficientInstanceCapacity",
+                    room => room.into_iter().for_each(|room| *room -= 1),
+                }
+                if let Some(code) = self.refusal(data, spot, place) {
+                    break code;
+                }
+                answer.launched.push(self.start(request, data, spot, place));
+            };
+            answer.errors.push(FleetError {
+                code: refused.to_owned(),
+                message: format!("no capacity for {} in {}", place.instance_type, place.zone),
+                instance_type: Some(place.instance_type.clone()),
+                zone: Some(place.zone.clone()),
+                subnet_id: Some(place.subnet_id.clone()),
+                template: Some(template.name.clone()),
+                spot,
+            });
         }
         Ok(answer)
     }
@@ -218,6 +241,7 @@ impl State {
             tags: request.tags.clone(),
         };
         self.instances.insert(id.clone(), instance);
+        self.unseen.insert(id.clone(), self.lag);
         Launched {
             id,
             instance_type: o.instance_type.clone(),

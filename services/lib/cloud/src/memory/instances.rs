@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
@@ -41,6 +43,12 @@ impl Terminator for MemoryCloud {
 impl HealthSource for MemoryCloud {
     fn unhealthy(&self) -> Answer<'_, Vec<InstanceHealth>> {
         self.answer("DescribeInstanceStatus", |state| Ok(state.health.clone()))
+    }
+
+    fn ending(&self, ids: Vec<String>) -> Answer<'_, BTreeSet<String>> {
+        self.answer("DescribeInstances", |state| {
+            Ok(ids.into_iter().filter(|id| !state.alive.contains(id)).collect())
+        })
     }
 }
 

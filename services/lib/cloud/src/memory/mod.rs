@@ -22,7 +22,7 @@ use crate::catalog::ZonalShift;
 use crate::error::{CloudError, Fault};
 use crate::facts::{TypeFacts, Zone};
 use crate::instance::Instance;
-use crate::launch::FleetAnswer;
+use crate::launch::{FleetAnswer, FleetRequest};
 use crate::nodeclass::{Cluster, Image, InstanceProfile, PlacementGroup, SecurityGroup, Subnet};
 use crate::queue::{InstanceHealth, Rule};
 use crate::reservation::Reservation;
@@ -65,19 +65,26 @@ pub struct State {
     pub parameters: BTreeMap<String, String>,
     pub roles: BTreeSet<String>,
     pub profiles: BTreeMap<String, InstanceProfile>,
-    pub profile_tags: BTreeMap<String, Tags>,
     pub clusters: BTreeMap<String, Cluster>,
     pub placement_groups: Vec<PlacementGroup>,
     /// By template id.
     pub templates: BTreeMap<String, LaunchTemplate>,
     pub instances: BTreeMap<String, Instance>,
-    /// Answers of fleets with a client token.
-    pub tokens: BTreeMap<String, FleetAnswer>,
+    /// Fleets with a client token: what was asked, and the answer.
+    pub tokens: BTreeMap<String, (FleetRequest, FleetAnswer)>,
+    /// How many listings by tags do not show a new instance yet.
+    pub lag: u32,
+    /// Listings that an instance is still missing from.
+    unseen: BTreeMap<String, u32>,
     /// Pools without capacity: is it spot, type, zone name.
     pub exhausted: BTreeSet<(bool, String, String)>,
+    /// How many more instances a pool gives, where that is not any number.
+    pub room: BTreeMap<(bool, String, String), u32>,
     pub queues: BTreeMap<String, queue::MemoryQueue>,
     pub rules: BTreeMap<String, Rule>,
     pub health: Vec<InstanceHealth>,
+    /// Instances that `ending` does not confirm; it confirms all others.
+    pub alive: BTreeSet<String>,
     faults: BTreeMap<&'static str, VecDeque<CloudError>>,
     calls: BTreeMap<&'static str, u64>,
     next_id: u64,
@@ -134,16 +141,19 @@ impl MemoryCloud {
             parameters: BTreeMap::new(),
             roles: BTreeSet::new(),
             profiles: BTreeMap::new(),
-            profile_tags: BTreeMap::new(),
             clusters: BTreeMap::new(),
             placement_groups: Vec::new(),
             templates: BTreeMap::new(),
             instances: BTreeMap::new(),
             tokens: BTreeMap::new(),
+            lag: 0,
+            unseen: BTreeMap::new(),
             exhausted: BTreeSet::new(),
+            room: BTreeMap::new(),
             queues: BTreeMap::new(),
             rules: BTreeMap::new(),
             health: Vec::new(),
+            alive: BTreeSet::new(),
             faults: BTreeMap::new(),
             calls: BTreeMap::new(),
             next_id: 0,

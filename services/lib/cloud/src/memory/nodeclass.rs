@@ -12,6 +12,9 @@ fn selected(select: &Select, id: &str, name: Option<&str>, tags: &Tags) -> bool 
         Select::Ids(ids) => ids.iter().any(|wanted| wanted == id),
         Select::Names(names) => name.is_some_and(|name| names.iter().any(|wanted| wanted == name)),
         Select::Tags(filters) => filters.iter().all(|filter| filter.matches(tags)),
+        Select::NameAndTags(wanted, filters) => {
+            name == Some(wanted) && filters.iter().all(|filter| filter.matches(tags))
+        }
     }
 }
 
@@ -66,9 +69,9 @@ impl NodeClassSource for MemoryCloud {
                 path: path.to_owned(),
                 created_at: Some(state.now),
                 role: None,
+                tags,
             };
             state.profiles.insert(name.to_owned(), profile.clone());
-            state.profile_tags.insert(name.to_owned(), tags);
             Ok(profile)
         })
     }
@@ -106,7 +109,6 @@ impl NodeClassSource for MemoryCloud {
                 return Err(client_error("DeleteInstanceProfile", "DeleteConflict", "remove roles first"));
             }
             state.profiles.remove(name);
-            state.profile_tags.remove(name);
             Ok(())
         })
     }

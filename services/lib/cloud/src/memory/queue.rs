@@ -12,6 +12,10 @@ use crate::queue::{Message, Queue, QueueInfo, ReceiptError, ReceiveOptions, Rule
 #[derive(Debug, Default)]
 pub struct MemoryQueue {
     messages: Vec<Stored>,
+    /// Received as often, a message is moved to `dead`.
+    pub dead_letters_after: Option<u32>,
+    /// Bodies in the dead-letter queue.
+    pub dead: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -63,6 +67,10 @@ impl MemoryCloud {
         let mut state = self.state();
         let queue = state.queues.get_mut(name).ok_or_else(|| missing("ReceiveMessage", name))?;
         let now = Instant::now();
+        if let Some(most) = queue.dead_letters_after {
+            let is_dead = |m: &mut Stored| m.deliveries >= most && m.hidden_until.is_none_or(|at| at <= now);
+            queue.dead.extend(queue.messages.extract_if(.., is_dead).map(|m| m.body));
+        }
         let visible = queue.messages.iter_mut().filter(|m| m.hidden_until.is_none_or(|until| until <= now));
         Ok(visible
             .take(options.max_messages as usize)
@@ -96,6 +104,7 @@ impl Queue for MemoryCloud {
                 url: format!("memory://queue/{name}"),
                 arn: format!("arn:aws:sqs:memory:123456789012:{name}"),
                 waiting: Some(queue.messages.len() as u64),
+                dead_letters: queue.dead_letters_after.is_some(),
             })
         })
     }

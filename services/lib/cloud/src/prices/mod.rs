@@ -2,6 +2,9 @@
 //! nothing was remembered. Figures of August 2026, compact: a rate by vCPU for each family, exceptions by type, a factor
 //! for each region. Better than nothing and nothing more: a real price always wins.
 //!
+//! Prices are in the currency of the region, as EC2's spot prices and the price list are: in China yuan, so that a factor there
+//! contains the rate of exchange. (The factor of cn-northwest-1 is that of cn-north-1; AWS is somewhat cheaper there.)
+//!
 //! `table.csv` has three kinds of rows:
 //! ```text
 //! family,<name>,<micro-dollars an hour for one vCPU in us-east-1>,<spot in thousandths of on-demand>
@@ -104,6 +107,8 @@ mod tests {
             ("c5.24xlarge", 96, "us-east-1", Some(4_080_000)),
             ("g5.xlarge", 4, "us-east-1", Some(1_006_000)),
             ("c5.large", 2, "us-west-1", Some(99_195)),
+            ("c5.large", 2, "us-gov-west-1", Some(102_000)),
+            ("c5.large", 2, "cn-north-1", Some(824_500)),
             ("c5.large", 2, "mars-north-1", Some(85_000)),
             ("zz9.large", 2, "us-east-1", None),
         ] {

@@ -24,12 +24,20 @@ pub const REQUESTED_DRA_DRIVERS: &str = "karpenter.sh/requested-dra-drivers";
 pub const LAUNCHED_SUBNET: &str = "karpenter.k8s.aws/launched-subnet";
 /// Security groups that the instance was launched with, sorted, comma separated. Ours.
 pub const LAUNCHED_SECURITY_GROUPS: &str = "karpenter.k8s.aws/launched-security-groups";
+/// Claims that differ in nothing but their name and were created together carry the same id, and so do the instances of the fleet
+/// requests that they share, as a tag. It ends with how many claims there were. Ours.
+pub const LAUNCH_BATCH: &str = "karpenter.k8s.aws/launch-batch";
+/// When a process looked for instances that an earlier one may have launched for the claim. Ours.
+pub const LAUNCH_RECOVERED: &str = "karpenter.k8s.aws/launch-recovered-at";
 pub const TAGGED: &str = "karpenter.k8s.aws/tagged";
 pub const CLUSTER_NAME_TAGGED: &str = "compatibility.karpenter.k8s.aws/cluster-name-tagged";
 pub const INSTANCE_PROFILE_NAME: &str = "karpenter.k8s.aws/instance-profile-name";
 pub const CAPACITY_BUFFER_FAKE_POD: &str = "karpenter.sh/capacity-buffer-fake-pod";
 pub const CAPACITY_BUFFER_NAME: &str = "karpenter.sh/capacity-buffer-name";
 pub const CAPACITY_BUFFER_NAMESPACE: &str = "karpenter.sh/capacity-buffer-namespace";
+/// On a NodePool: with this value its nodes are looked at once without the wait of `consolidateAfter`.
+pub const EVALUATE_NOW: &str = "karpenter.sh/disruption-reason";
+pub const MANUAL_CONSOLIDATION: &str = "manual-consolidation";
 /// On a NodePool: `true` lets consolidation replace several of its nodes by several cheaper ones. Ours.
 pub const MANY_FOR_MANY: &str = "karpenter.sh/consolidation-many-for-many";
 /// On a NodePool: least saving of a consolidation, as a share (`5%`) or in dollars an hour (`0.02`). Ours.
@@ -38,6 +46,10 @@ pub const MINIMUM_SAVING: &str = "karpenter.sh/consolidation-minimum-saving";
 pub const COOL_DOWN: &str = "karpenter.sh/consolidation-cool-down";
 /// On a NodePool: longest time in which a replacement must have paid for itself, such as `4h`. Ours.
 pub const LONGEST_PAYBACK: &str = "karpenter.sh/consolidation-longest-payback";
+/// On a NodePool: what moving one pod costs, in dollars, to be earned within an hour where nodes are replaced; `0` turns it off. Ours.
+pub const COST_PER_POD: &str = "karpenter.sh/consolidation-cost-per-pod";
+/// On a NodePool: no voluntary disruption before this time (RFC 3339). Ours.
+pub const PAUSED_UNTIL: &str = "karpenter.sh/disruption-paused-until";
 /// Reserved by the API and unused.
 pub const PROVIDER_COMPATIBILITY: &str = "compatibility.karpenter.sh/provider";
 /// Kubernetes' own; weighs into disruption cost.

@@ -268,6 +268,7 @@ impl Blocked {
 fn remedy_of(refusal: &Refusal) -> String {
     match refusal {
         Refusal::LeftOver(_) => "room for these pods elsewhere, or looser demands of theirs",
+        Refusal::Displaced(_) => "more room elsewhere, or smaller pods",
         Refusal::TooManyNew(_) => "fewer or smaller pods on it",
         Refusal::NotCheaper => "cheaper offerings, fewer pods on it, or wider requirements of its NodePool",
         Refusal::SpotToSpotDisabled => "feature gate SpotToSpotConsolidation",
@@ -276,6 +277,9 @@ fn remedy_of(refusal: &Refusal) -> String {
         Refusal::NotWorthIt => "a larger saving, fewer pods on it, or another consolidationPolicy",
         Refusal::TooLittleSaved { .. } => "a larger saving, or a lower minimum in the NodePool's annotation",
         Refusal::PaysBackLate { .. } => "a larger saving, or a longer time in the NodePool's annotation",
+        Refusal::CostsMore { .. } => {
+            "a larger saving, fewer pods on it, or a lower cost in the NodePool's annotation"
+        }
         Refusal::Setting(_) => "an annotation of the NodePool that can be read",
     }
     .to_owned()
@@ -362,6 +366,11 @@ impl fmt::Display for Blocked {
 }
 
 impl Blocked {
+    /// Passes by itself, and nothing that drains a node evicts past it: a budget that allows nothing at the moment.
+    pub const fn is_spent_pdb(&self) -> bool {
+        matches!(self, Self::Pdb { block: PdbBlock::Spent { .. }, .. })
+    }
+
     /// The reason for which it counts, where it does not count for all.
     pub fn about(&self) -> Option<Reason> {
         match self {

@@ -30,21 +30,24 @@ pub fn eligible(subject: &Subject, method: Method, pdbs: &Pdbs, now: Timestamp) 
 }
 
 /// What has come to hold a node since its command was begun; asked of pods that were read live. The command's own traces, and
-/// what it made happen (nominations, recent pod events), do not count.
+/// what it made happen (nominations, recent pod events), do not count. What only time can cure, a PodDisruptionBudget that is
+/// spent, comes last, and not at all for eventual methods: the drain honours it.
 pub fn still_free(subject: &Subject, method: Method, pdbs: &Pdbs, now: Timestamp) -> Result<(), Blocked> {
     if subject.do_not_disrupt {
         return Err(Blocked::NodeAnnotation);
     }
-    if !(method.class() == Class::Eventual && subject.bounded())
-        && let Some(blocked) = held_by_pods(subject, pdbs, now).next()
-    {
+    let eventual = method.class() == Class::Eventual;
+    let pods_matter = !(eventual && subject.bounded());
+    let (spent, lasting): (Vec<Blocked>, Vec<Blocked>) =
+        held_by_pods(subject, pdbs, now).filter(|_| pods_matter).partition(Blocked::is_spent_pdb);
+    if let Some(blocked) = lasting.into_iter().next() {
         return Err(blocked);
     }
     let costs = Costs::of(subject);
     if method == Method::Emptiness && !costs.is_empty() {
         return Err(Blocked::NotEmpty { pods: costs.pods });
     }
-    Ok(())
+    spent.into_iter().find(|_| !eventual).map_or(Ok(()), Err)
 }
 
 /// Everything that holds the node now, the most decisive first, each thing once: what holds it for every reason, then what

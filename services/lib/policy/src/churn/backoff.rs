@@ -1,5 +1,5 @@
-//! Rest of a pool after its replacements failed, so that one broken pool neither wastes launches nor keeps others waiting. (The
-//! reference picks the same doomed node again at every pass.)
+//! Backoff of a pool after its replacements failed, and of a node after a command for it was taken back, so that one that is
+//! broken neither wastes launches nor keeps others waiting. (The reference picks the same doomed node again at every pass.)
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,6 +10,8 @@ use crate::drain::time::plus;
 
 pub const FIRST_REST: SignedDuration = SignedDuration::from_secs(30);
 pub const LONGEST_REST: SignedDuration = SignedDuration::from_mins(10);
+/// After the end of a backoff its failures are remembered for this long.
+const FORGOTTEN: SignedDuration = SignedDuration::from_mins(30);
 
 /// Pools that failed lately.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,6 +42,11 @@ impl Backoff {
     /// `None` when the pool may be tried.
     pub fn resting_until(&self, pool: &str, now: Timestamp) -> Option<Timestamp> {
         self.0.get(pool).map(|rest| rest.until).filter(|until| now < *until)
+    }
+
+    /// Drops what has not failed for long; its next failure is a first one.
+    pub fn forget(&mut self, now: Timestamp) {
+        self.0.retain(|_, rest| now < plus(rest.until, FORGOTTEN));
     }
 
     /// Failures in a row.

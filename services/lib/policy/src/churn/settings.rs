@@ -1,19 +1,40 @@
 //! The annotations of a NodePool, read.
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use model::duration::GoDuration;
 use model::labels;
 use model::price::MicroDollars;
 
+/// What moving one pod costs where the pool does not say: a cent.
+pub const COST_PER_POD: MicroDollars = MicroDollars::new(10_000);
+
 /// What a pool asks for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     pub many_for_many: bool,
     pub minimum_saving: Minimum,
     pub cool_down: SignedDuration,
     pub longest_payback: Option<SignedDuration>,
+    /// To be earned within an hour for each pod that moves, where nodes are replaced.
+    pub cost_per_pod: MicroDollars,
+    /// No voluntary disruption before. A time that cannot be read never comes.
+    pub paused_until: Option<Timestamp>,
     /// The first annotation that cannot be read.
     pub problem: Option<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            many_for_many: false,
+            minimum_saving: Minimum::Any,
+            cool_down: SignedDuration::ZERO,
+            longest_payback: None,
+            cost_per_pod: COST_PER_POD,
+            paused_until: None,
+            problem: None,
+        }
+    }
 }
 
 /// Least saving.
@@ -42,6 +63,11 @@ impl Minimum {
 }
 
 impl Settings {
+    /// Until when the pool is paused; `None` when it is not.
+    pub fn paused(&self, now: Timestamp) -> Option<Timestamp> {
+        self.paused_until.filter(|until| now < *until)
+    }
+
     /// `annotation`: the value of a NodePool's annotation.
     pub fn read<'a>(annotation: impl Fn(&str) -> Option<&'a str>) -> Self {
         let mut settings = Self::default();
@@ -74,6 +100,18 @@ impl Settings {
             match span(text) {
                 Some(span) => settings.longest_payback = Some(span),
                 None => note(labels::LONGEST_PAYBACK, text, "a duration such as 4h"),
+            }
+        }
+        if let Some(text) = annotation(labels::COST_PER_POD) {
+            match text.parse::<MicroDollars>().ok().filter(|price| *price >= MicroDollars::ZERO) {
+                Some(price) => settings.cost_per_pod = price,
+                None => note(labels::COST_PER_POD, text, "dollars such as 0.01, or 0 for none"),
+            }
+        }
+        if let Some(text) = annotation(labels::PAUSED_UNTIL) {
+            settings.paused_until = Some(text.parse().unwrap_or(Timestamp::MAX));
+            if settings.paused_until == Some(Timestamp::MAX) {
+                note(labels::PAUSED_UNTIL, text, "a time such as 2026-11-18T08:00:00Z");
             }
         }
         settings.problem = problem;

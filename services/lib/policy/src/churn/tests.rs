@@ -15,7 +15,7 @@ fn settings(list: &[(&'static str, &'static str)]) -> Settings {
 }
 
 fn movement(removed: i64, added: i64, new_nodes: usize) -> Move {
-    Move { removed: MicroDollars::new(removed), added: MicroDollars::new(added), new_nodes }
+    Move { removed: MicroDollars::new(removed), added: MicroDollars::new(added), new_nodes, pods: 0 }
 }
 
 #[test]
@@ -110,4 +110,26 @@ fn a_pool_whose_replacements_fail_rests_ever_longer_and_holds_up_no_other() {
     assert_eq!(backoff.failed(&broken, 0, at(0)), at(30));
     let jittered = Backoff::default().failed(&broken, 999, at(0));
     assert!(jittered < at(30) && jittered > at(22), "{jittered}");
+}
+
+#[test]
+fn moving_many_pods_for_little_is_refused_unless_the_pool_says_otherwise() {
+    // One node by three, 49 pods moved, $0.006 an hour saved: the worst command of a day of web traffic.
+    let worst = Move { pods: 49, ..movement(306_000, 300_000, 1) };
+    let refusal = worth(worst, [&settings(&[])]).unwrap_err().to_string();
+    assert!(refusal.contains("49 pods") && refusal.contains("$0.006"), "{refusal}");
+    assert!(worth(worst, [&settings(&[(labels::COST_PER_POD, "0")])]).is_ok(), "turned off");
+    assert!(worth(Move { pods: 15, ..movement(300_000, 150_000, 1) }, [&settings(&[])]).is_ok());
+    let deletion = Move { pods: 49, ..movement(6_000, 0, 0) };
+    assert!(worth(deletion, [&settings(&[])]).is_ok(), "deletions are not weighed");
+    assert!(settings(&[(labels::COST_PER_POD, "much")]).problem.is_some());
+}
+
+#[test]
+fn a_pause_ends_by_itself_and_one_that_cannot_be_read_does_not() {
+    let paused = settings(&[(labels::PAUSED_UNTIL, "2027-01-15T08:00:01Z")]);
+    assert_eq!(paused.paused(at(0)), Some(at(1)));
+    assert_eq!(paused.paused(at(1)), None);
+    let unreadable = settings(&[(labels::PAUSED_UNTIL, "tomorrow")]);
+    assert!(unreadable.paused(at(0)).is_some() && unreadable.problem.is_some());
 }

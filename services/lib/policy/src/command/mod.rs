@@ -1,9 +1,13 @@
 //! One removal, step by step, so that nothing irreversible happens unseen and any process can take over at any instant.
 //!
 //! ```text
-//! proposed ─ wait ─ validate ─ take (note, taint, mark) ─ settle ─ look ─ replace ─ wait Initialized ─ look ─ delete ─ done
-//!     └────────────┴─────────────┴──────────────────────────┴───────┴────────┴───────────┴──────────────┘
+//! proposed ─ wait ─ validate ─ take (note, taint) ─ settle ─ look ─ replace ─ mark ─ wait Initialized ─ look ─ delete ─ done
+//!     └────────────┴────────────────┴──────────────────┴───────┴───────┴────────┴─────────┴─────────────┘
 //!                    roll back: drop unused replacements, then unmark, untaint, unnote
+//! ```
+//! Without replacements the first look is left out:
+//! ```text
+//! … take ─ settle ─ mark ─ look ─ delete ─ done
 //! ```
 //! [`next_step`] is a function of what the objects say ([`View`]) and of the little that only the deciding process knows
 //! ([`Memory`]); a process that finds a command of another starts with an empty memory. Every step may be carried out twice,
@@ -20,6 +24,13 @@
 //! the plan any more. Pods are read live after the taint has had time to reach the scheduler, and again right before claims are
 //! deleted. A node that somebody else removes ends a plan that relied on it. Running out of time matters only while something is
 //! still missing.
+//!
+//! What was bought is used: once a command has begun, only a do-not-disrupt annotation, a pod that can never be evicted, a pod that
+//! landed, a lost node or replacement, and a write that the API server refuses for good take it back. A PodDisruptionBudget that
+//! allows nothing at the moment is waited for, or, for drift, left to the drain, which honours it.
+//!
+//! Nothing waits for ever: every [`Step::Wait`] has a time or ends with [`Timing::timeout`], writes are tried a bounded number
+//! of times ([`Member::refused`]), and so are reads. All times are of the clock of the deciding process.
 
 mod next;
 mod text;
@@ -54,9 +65,6 @@ pub struct View {
     pub members: Vec<Member>,
     /// Claims with its id.
     pub replacements: Vec<Replacement>,
-    /// When the members' pods were last read from the API (not from a watch): [`Member::obstacle`] and
-    /// [`Member::newcomers`] are as of then.
-    pub looked: Option<Timestamp>,
     pub memory: Memory,
 }
 
@@ -71,7 +79,14 @@ pub struct Member {
     pub tainted: bool,
     /// DisruptionReason is True.
     pub marked: bool,
-    /// What holds it now, from [`crate::candidate::still_free`].
+    /// Its Node is gone, or another has its name, while the claim stays.
+    pub lost: bool,
+    /// A write to it was tried as often as makes sense: the last error.
+    pub refused: Option<String>,
+    /// When its pods were last read from the API (not from a watch), by the clock of the process that read them, at the start:
+    /// `obstacle` and `newcomers` are as of then.
+    pub looked: Option<Timestamp>,
+    /// What holds it, from [`crate::candidate::still_free`].
     pub obstacle: Option<Blocked>,
     /// Pods that must move and that the decision did not know, as `namespace/name`. Empty where it is not known what the
     /// decision knew.
@@ -80,7 +95,11 @@ pub struct Member {
 
 impl Member {
     fn is_taken(&self) -> bool {
-        self.noted && self.tainted && self.marked
+        self.noted && self.tainted
+    }
+
+    fn waits_for_pdb(&self) -> bool {
+        self.obstacle.as_ref().is_some_and(Blocked::is_spent_pdb)
     }
 
     fn has_traces(&self) -> bool {
@@ -109,6 +128,10 @@ pub struct Memory {
     pub validated: bool,
     /// Since when this process has seen all members tainted.
     pub tainted: Option<Timestamp>,
+    /// Since when this process has seen all members marked and all replacements initialised.
+    pub ready: Option<Timestamp>,
+    /// Reads of the members' pods in a row that took longer than [`Timing::fresh`].
+    pub stale_reads: u32,
     /// It was decided to take everything back.
     pub giving_up: Option<Why>,
 }
@@ -120,7 +143,7 @@ pub struct Timing {
     pub validation: SignedDuration,
     /// From the taint to the look at the pods: as long as a scheduler may still act on the node as it was.
     pub settle: SignedDuration,
-    /// How old a look may be when claims are deleted.
+    /// How old a look at a member may be when its claim is deleted.
     pub fresh: SignedDuration,
     /// From the proposal to giving up, see [`timeout`].
     pub timeout: SignedDuration,
@@ -132,7 +155,7 @@ impl Timing {
         Self {
             validation: SignedDuration::from_secs(15),
             settle: SignedDuration::from_secs(1),
-            fresh: SignedDuration::from_secs(2),
+            fresh: SignedDuration::from_secs(5),
             timeout: timeout(queued),
         }
     }
@@ -151,19 +174,22 @@ pub enum Step {
     Wait { until: Option<Timestamp>, what: Waiting },
     /// Ask candidates, budgets and the simulation again; then set [`Memory::validated`] or [`Memory::giving_up`].
     Validate,
-    /// Write what is missing on each member, in this order: note, taint, mark.
+    /// Write what is missing on each member, in this order: note, taint.
     Take(Vec<Arc<str>>),
-    /// Read the members' pods from the API.
-    Look,
+    /// Read the pods of these members from the API, in a state that has what was written on them.
+    Look(Vec<Arc<str>>),
     /// Order the replacements; the same id never orders twice.
     Replace,
+    /// Write the reason on these claims. With it the provisioner counts the node as one that will be gone, so it comes only once
+    /// there are replacements; it also has a version later than whatever the scheduler did before it saw the taint.
+    Mark(Vec<Arc<str>>),
     /// Delete these claims, each with uid and resourceVersion as preconditions: a process that lost the lead may have sent this
     /// and be heard only after another has taken everything back. Taking back changes the claim (the mark) before the node
     /// (the taint), so a late deletion is then refused. On a conflict, ask again.
     Delete(Vec<Arc<str>>),
     /// Take the mark off all members that stay, then delete these replacements, which nobody uses. The mark first: with it goes
     /// the version of the claims that a late [`Step::Delete`] of another process names.
-    Drop(Vec<Arc<str>>),
+    Drop { claims: Vec<Arc<str>>, why: Why },
     /// Take the traces off these members, in this order: mark, taint, note.
     Undo { claims: Vec<Arc<str>>, why: Why },
     /// All members are gone or going.
@@ -177,6 +203,7 @@ pub enum Waiting {
     SecondLook,
     Scheduler,
     Replacements,
+    DisruptionBudget,
 }
 
 impl Waiting {
@@ -185,6 +212,7 @@ impl Waiting {
             Self::SecondLook => "waiting to be looked at again",
             Self::Scheduler => "waiting until the scheduler has seen the taint",
             Self::Replacements => "waiting for replacements to be initialized",
+            Self::DisruptionBudget => "waiting for a PodDisruptionBudget to allow a disruption",
         }
     }
 }

@@ -8,6 +8,9 @@ use super::{Member, Replacement, Step, Timing, View, Waiting, Why};
 use crate::drain::time::plus;
 use crate::method::Class;
 
+/// Reads of all pods of a command in a row that took too long to act on.
+const MOST_STALE_READS: u32 = 5;
+
 /// The next step of a command. Steps that write name only what is left to write.
 pub fn next_step(view: &View, timing: &Timing, now: Timestamp) -> Step {
     if let Some(why) = &view.memory.giving_up {
@@ -40,18 +43,60 @@ pub fn next_step(view: &View, timing: &Timing, now: Timestamp) -> Step {
     if now < settled {
         return Step::Wait { until: Some(settled), what: Waiting::Scheduler };
     }
-    if view.looked.is_none_or(|looked| looked < settled) {
-        return Step::Look;
+    let late = plus(view.proposed, timing.timeout) < now;
+    let timed_out = || roll_back(view, Why::TimedOut { minutes: timing.timeout.as_mins() });
+    if view.replacements.len() < view.needs {
+        let unread = names(view.alive().filter(|member| member.looked.is_none_or(|looked| looked < settled)));
+        return match () {
+            () if late => timed_out(),
+            () if !unread.is_empty() => Step::Look(unread),
+            () => spent_pdb(view, timing, now).unwrap_or(Step::Replace),
+        };
     }
-    if let Some(step) = replacements(view, timing, now) {
-        return step;
+    let unmarked = names(view.alive().filter(|member| !member.marked));
+    if !unmarked.is_empty() {
+        return Step::Mark(unmarked);
     }
-    let ready = view.replacements.iter().filter_map(|r| r.initialized).max().unwrap_or(settled);
-    let stale = |looked: Timestamp| looked < ready.max(settled) || plus(looked, timing.fresh) < now;
-    if view.looked.is_none_or(stale) {
-        return Step::Look;
+    if !view.ready() {
+        let until = Some(plus(view.proposed, timing.timeout));
+        return if late { timed_out() } else { Step::Wait { until, what: Waiting::Replacements } };
     }
-    Step::Delete(names(view.alive()))
+    last_look(view, timing, now)
+}
+
+/// Pods are read once more, right before the step that cannot be taken back.
+fn last_look(view: &View, timing: &Timing, now: Timestamp) -> Step {
+    let since = view.memory.ready.unwrap_or(now);
+    let is_fresh = |member: &&Member| {
+        member.looked.is_some_and(|looked| looked >= since && now <= plus(looked, timing.fresh))
+    };
+    let fresh = names(view.alive().filter(is_fresh));
+    // Members that nothing was planned with together do not wait for each other.
+    if view.method.may_shrink() && !fresh.is_empty() {
+        return Step::Delete(fresh);
+    }
+    if fresh.len() == view.alive().count() {
+        return spent_pdb(view, timing, now).unwrap_or(Step::Delete(fresh));
+    }
+    if view.memory.stale_reads >= MOST_STALE_READS {
+        return roll_back(view, Why::ReadTooSlowly { seconds: timing.fresh.as_secs() });
+    }
+    Step::Look(names(view.alive()))
+}
+
+/// A spent PodDisruptionBudget is waited for until time runs out; drift does not wait, since the drain honours it anyway.
+fn spent_pdb(view: &View, timing: &Timing, now: Timestamp) -> Option<Step> {
+    let waits = view.method.class() == Class::Graceful;
+    let member = view.alive().filter(|_| waits).find(|member| member.waits_for_pdb())?;
+    if plus(view.proposed, timing.timeout) < now {
+        let by = member.obstacle.clone()?;
+        return Some(roll_back(view, Why::Blocked { node: Arc::clone(&member.node), by }));
+    }
+    let again = plus(member.looked.unwrap_or(now), timing.fresh);
+    if again <= now {
+        return Some(Step::Look(names(view.alive())));
+    }
+    Some(Step::Wait { until: Some(again), what: Waiting::DisruptionBudget })
 }
 
 impl View {
@@ -103,8 +148,13 @@ fn proposal(view: &View, timing: &Timing, now: Timestamp) -> Step {
 /// Why a command that was begun cannot go on.
 fn broken(view: &View) -> Option<Why> {
     if view.is_inherited() && !view.method.may_shrink() {
-        let complete = view.alive().all(|member| member.noted && member.tainted);
-        if !complete || view.members.len() < view.removes || view.replacements.len() < view.needs {
+        let complete = view.alive().all(Member::is_taken);
+        // An unused replacement is dropped first where a command is taken back: with one that is ready and everything marked, the
+        // process before was deleting, and what is left of its members goes, too.
+        let unused = view.replacements.iter().any(|replacement| !replacement.used);
+        let deleting = view.needs > 0 && view.ready() && unused && view.alive().all(|member| member.marked);
+        let whole = view.members.len() >= view.removes || deleting;
+        if !complete || !whole || view.replacements.len() < view.needs {
             return Some(Why::Abandoned);
         }
     }
@@ -122,10 +172,19 @@ fn broken(view: &View) -> Option<Why> {
     view.alive().find_map(|member| held(view, member))
 }
 
-/// Whatever holds a member, as of the last look.
+/// Whatever keeps a member from being removed: a write that is refused, its Node that is gone, and what the last look found. A
+/// spent PodDisruptionBudget is only waited for, unless nothing is lost by letting the member stay.
 fn held(view: &View, member: &Member) -> Option<Why> {
     let node = || Arc::clone(&member.node);
-    if let Some(by) = &member.obstacle {
+    if let Some(error) = &member.refused {
+        return Some(Why::Refused { node: node(), error: error.clone() });
+    }
+    if member.lost {
+        return Some(Why::MemberLost);
+    }
+    if let Some(by) = &member.obstacle
+        && (view.method.may_shrink() || !member.waits_for_pdb())
+    {
         return Some(Why::Blocked { node: node(), by: by.clone() });
     }
     let matters = view.method.class() == Class::Graceful;
@@ -151,27 +210,13 @@ fn released(view: &View) -> Option<Step> {
     Some(Step::Undo { claims: names(back.into_iter()), why })
 }
 
-fn replacements(view: &View, timing: &Timing, now: Timestamp) -> Option<Step> {
-    if view.ready() {
-        return None;
-    }
-    if plus(view.proposed, timing.timeout) < now {
-        return Some(roll_back(view, Why::TimedOut { minutes: timing.timeout.as_mins() }));
-    }
-    if view.replacements.len() < view.needs {
-        return Some(Step::Replace);
-    }
-    let until = Some(plus(view.proposed, timing.timeout));
-    Some(Step::Wait { until, what: Waiting::Replacements })
-}
-
 /// Unused replacements first: see the module's words on notes. Those of a node that leaves all the same are needed.
 fn roll_back(view: &View, why: Why) -> Step {
     let needed = view.members.iter().any(|member| member.leaving);
     let unused = |r: &&Replacement| !r.leaving && !r.used && !needed;
     let drop: Vec<Arc<str>> = view.replacements.iter().filter(unused).map(|r| Arc::clone(&r.claim)).collect();
     if !drop.is_empty() {
-        return Step::Drop(drop);
+        return Step::Drop { claims: drop, why };
     }
     let claims = names(view.alive().filter(|member| member.has_traces()));
     if claims.is_empty() { Step::RolledBack(why) } else { Step::Undo { claims, why } }

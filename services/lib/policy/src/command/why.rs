@@ -26,9 +26,24 @@ pub enum Why {
     ReplacementLost {
         claim: Option<Arc<str>>,
     },
+    /// The API server refuses a replacement, or the provisioner does.
+    ReplacementRefused {
+        error: String,
+    },
+    /// A write to a member failed as often as it was tried.
+    Refused {
+        node: Arc<str>,
+        error: String,
+    },
+    /// The members' pods could not be read quickly enough to act on.
+    ReadTooSlowly {
+        seconds: i64,
+    },
     TimedOut {
         minutes: i64,
     },
+    /// A person asked for it.
+    Cancelled,
     /// Another process began it and left before everything was taken and ordered.
     Abandoned,
 }
@@ -42,14 +57,18 @@ impl Why {
             Self::Landed { .. } => "pod-landed",
             Self::MemberLost => "member-lost",
             Self::ReplacementLost { .. } => "replacement-lost",
+            Self::ReplacementRefused { .. } => "replacement-refused",
+            Self::Refused { .. } => "write-refused",
+            Self::ReadTooSlowly { .. } => "read-too-slowly",
             Self::TimedOut { .. } => "timed-out",
+            Self::Cancelled => "cancelled",
             Self::Abandoned => "abandoned",
         }
     }
 
-    /// The pool should rest before the same is tried again: what failed is likely to fail again.
+    /// The pool needs a cool-down before the same is tried again: what failed is likely to fail again.
     pub const fn is_failure(&self) -> bool {
-        matches!(self, Self::ReplacementLost { .. } | Self::TimedOut { .. })
+        matches!(self, Self::ReplacementLost { .. } | Self::ReplacementRefused { .. } | Self::TimedOut { .. })
     }
 }
 
@@ -66,9 +85,17 @@ impl fmt::Display for Why {
                 write!(f, "replacement {claim} failed or was removed")
             }
             Self::ReplacementLost { claim: None } => f.write_str("a replacement is gone"),
+            Self::ReplacementRefused { error } => write!(f, "its replacement was refused: {error}"),
+            Self::Refused { node, error } => {
+                write!(f, "node {node} or its NodeClaim cannot be written: {error}")
+            }
+            Self::ReadTooSlowly { seconds } => {
+                write!(f, "the pods of its nodes could not be read within {seconds} seconds")
+            }
             Self::TimedOut { minutes } => {
                 write!(f, "replacements were not initialized within {minutes} minutes")
             }
+            Self::Cancelled => f.write_str("it was cancelled"),
             Self::Abandoned => f.write_str("it was begun by a process that is gone, and is not complete"),
         }
     }

@@ -25,6 +25,8 @@ pub struct Settings {
 pub struct Outcome {
     /// Pods that had a place before and would have none, as `namespace/name`. Pods that were pending anyway do not count.
     pub left_over: Vec<String>,
+    /// Pods that have a place in the plan, but that kube-scheduler would leave pending in some order of their arrival.
+    pub displaced: Vec<String>,
     pub new_nodes: Vec<Replacement>,
 }
 
@@ -79,6 +81,8 @@ pub struct Kept {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     LeftOver(Vec<String>),
+    /// There is a place for all, but kube-scheduler would fill it otherwise and leave these pending.
+    Displaced(Vec<String>),
     TooManyNew(usize),
     NotCheaper,
     SpotToSpotDisabled,
@@ -100,6 +104,12 @@ pub enum Refusal {
         minutes: i64,
         longest: i64,
     },
+    /// Less than moving its pods costs.
+    CostsMore {
+        saving: MicroDollars,
+        pods: u32,
+        per_pod: MicroDollars,
+    },
     /// A setting of the pool against churn that cannot be read.
     Setting(String),
 }
@@ -108,10 +118,13 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::LeftOver(pods) => {
-                let shown: Vec<&str> = pods.iter().take(5).map(String::as_str).collect();
-                let more = if pods.len() > shown.len() { ", …" } else { "" };
-                write!(f, "its pods would not all find a place: {}{more}", shown.join(", "))
+                write!(f, "its pods would not all find a place: {}", Shown(pods))
             }
+            Self::Displaced(pods) => write!(
+                f,
+                "there is room for its pods, but kube-scheduler would place others there first and leave pending: {}",
+                Shown(pods)
+            ),
             Self::TooManyNew(count) => write!(f, "taking it away would need {count} new nodes"),
             Self::NotCheaper => f.write_str("no cheaper node can replace it"),
             Self::SpotToSpotDisabled => {
@@ -128,6 +141,11 @@ impl fmt::Display for Refusal {
                 f,
                 "the move would pay for itself after {minutes} minutes, and its NodePool allows {longest}"
             ),
+            Self::CostsMore { saving, pods, per_pod } => write!(
+                f,
+                "a replacement would save ${saving} an hour for moving {pods} pods, and its NodePool asks for ${per_pod} an hour per pod (annotation {})",
+                model::labels::COST_PER_POD
+            ),
             Self::Setting(problem) => f.write_str(problem),
             Self::NotWorthIt => f.write_str("the savings are not worth the disturbance (policy Balanced)"),
             Self::MinValues { key } => write!(f, "too few values of {key} would remain among cheaper types"),
@@ -135,10 +153,24 @@ impl fmt::Display for Refusal {
     }
 }
 
+/// The first few names.
+struct Shown<'a>(&'a [String]);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown: Vec<&str> = self.0.iter().take(5).map(String::as_str).collect();
+        let more = if self.0.len() > shown.len() { ", …" } else { "" };
+        write!(f, "{}{more}", shown.join(", "))
+    }
+}
+
 /// The decision for removing exactly these candidates, whose pods `outcome` has placed.
 pub fn judge(candidates: &[&Candidate], outcome: &Outcome, settings: Settings) -> Decision {
     if !outcome.left_over.is_empty() {
         return Decision::Leave(Refusal::LeftOver(outcome.left_over.clone()));
+    }
+    if !outcome.displaced.is_empty() {
+        return Decision::Leave(Refusal::Displaced(outcome.displaced.clone()));
     }
     let price: MicroDollars = candidates.iter().map(|c| c.price).sum();
     let most = if settings.many_for_many { usize::MAX } else { 1 };

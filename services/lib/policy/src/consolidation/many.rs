@@ -20,12 +20,12 @@ pub struct ManyForMany<'a> {
 impl<'a> ManyForMany<'a> {
     /// `opted_in`: whether a pool lets several of its nodes be replaced by several.
     pub fn new(
-        candidates: &'a [Candidate],
+        candidates: impl IntoIterator<Item = &'a Candidate>,
         mut allowance: Allowance,
         opted_in: impl Fn(&str) -> bool,
     ) -> Self {
         let mut order: Vec<&Candidate> = candidates
-            .iter()
+            .into_iter()
             .filter(|c| !c.is_empty() && c.instance_type.is_some() && opted_in(&c.pool))
             .collect();
         order.sort_by(|a, b| by_savings(a, b));

@@ -18,9 +18,9 @@ pub struct MultiNode<'a> {
 
 impl<'a> MultiNode<'a> {
     /// Empty candidates are left to emptiness, as are ones whose type is unknown.
-    pub fn new(candidates: &'a [Candidate], mut allowance: Allowance) -> Self {
+    pub fn new(candidates: impl IntoIterator<Item = &'a Candidate>, mut allowance: Allowance) -> Self {
         let mut order: Vec<&Candidate> =
-            candidates.iter().filter(|c| !c.is_empty() && c.instance_type.is_some()).collect();
+            candidates.into_iter().filter(|c| !c.is_empty() && c.instance_type.is_some()).collect();
         order.sort_by(|a, b| by_savings(a, b));
         order.retain(|c| take(&mut allowance, &c.pool));
         let most = order.len().min(MOST_TOGETHER);

@@ -12,9 +12,9 @@ pub struct SingleNode<'a> {
 }
 
 impl<'a> SingleNode<'a> {
-    pub fn new(candidates: &'a [Candidate], allowance: &Allowance) -> Self {
+    pub fn new(candidates: impl IntoIterator<Item = &'a Candidate>, allowance: &Allowance) -> Self {
         let mut pools: BTreeMap<&str, Vec<&Candidate>> = BTreeMap::new();
-        for candidate in candidates.iter().filter(|c| !c.is_empty() && c.instance_type.is_some()) {
+        for candidate in candidates.into_iter().filter(|c| !c.is_empty() && c.instance_type.is_some()) {
             if allowance.get(&candidate.pool) != Some(&0) {
                 pools.entry(&candidate.pool).or_default().push(candidate);
             }

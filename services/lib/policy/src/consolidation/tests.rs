@@ -23,7 +23,7 @@ fn option(name: &str, worst: i64) -> TypeOption {
 
 fn one_new(types: Vec<TypeOption>) -> Outcome {
     let node = Replacement { types, allows_on_demand: true, ..Replacement::default() };
-    Outcome { left_over: Vec::new(), new_nodes: vec![node] }
+    Outcome { new_nodes: vec![node], ..Outcome::default() }
 }
 
 fn replace(types: Vec<usize>, pin_spot: bool) -> Decision {
@@ -70,7 +70,7 @@ fn what_fits_elsewhere_is_deleted() {
 #[test]
 fn a_removal_that_leaves_pods_without_a_place_is_refused_with_their_names() {
     let node = candidate("a", 100, 3);
-    let outcome = Outcome { left_over: vec!["default/x".to_owned()], new_nodes: Vec::new() };
+    let outcome = Outcome { left_over: vec!["default/x".to_owned()], ..Outcome::default() };
     let Decision::Leave(refusal) = judge(&[&node], &outcome, Settings::default()) else {
         panic!("must be left")
     };
@@ -103,7 +103,7 @@ fn many_for_many_keeps_the_sum_below_what_it_replaces() {
         allows_on_demand: true,
         ..Replacement::default()
     };
-    let outcome = Outcome { left_over: Vec::new(), new_nodes: vec![one(), one()] };
+    let outcome = Outcome { new_nodes: vec![one(), one()], ..Outcome::default() };
     let many = Settings { many_for_many: true, ..Settings::default() };
     // 300 is replaced by at most 2 x (60 + 89).
     let Decision::Replace(kept) = judge(&removed, &outcome, many) else { panic!("must be replaced") };

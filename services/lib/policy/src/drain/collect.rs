@@ -23,6 +23,8 @@ pub struct InstanceSeen {
     pub launched_at: Option<Timestamp>,
     /// Tag `karpenter.sh/nodeclaim`: the claim it was launched for.
     pub claim: Option<String>,
+    /// Tag `karpenter.k8s.aws/launch-batch`: it was launched for one of these claims, and `claim` follows later.
+    pub batch: Option<String>,
 }
 
 /// Any NodeClaim, being deleted or not.
@@ -31,6 +33,8 @@ pub struct ClaimRef {
     pub name: String,
     /// From its provider id.
     pub instance: Option<String>,
+    /// Annotation `karpenter.k8s.aws/launch-batch`.
+    pub batch: Option<String>,
     pub registered: bool,
     pub deleting: bool,
     pub created_at: Timestamp,
@@ -52,10 +56,15 @@ impl Unwanted {
     pub fn look(&mut self, instances: &[InstanceSeen], claims: &[ClaimRef], now: Timestamp) -> Vec<String> {
         let wanted: BTreeSet<&str> = claims.iter().filter_map(|claim| claim.instance.as_deref()).collect();
         // The launch of such a claim is not noted yet; the instance may be the one.
-        let expecting: BTreeSet<&str> =
-            claims.iter().filter(|claim| claim.instance.is_none()).map(|claim| claim.name.as_str()).collect();
+        let open = || claims.iter().filter(|claim| claim.instance.is_none());
+        let expecting: BTreeSet<&str> = open().map(|claim| claim.name.as_str()).collect();
+        let batches: BTreeSet<&str> = open().filter_map(|claim| claim.batch.as_deref()).collect();
         let unwanted = instances.iter().filter(|instance| {
-            let expected = instance.claim.as_deref().is_some_and(|claim| expecting.contains(claim));
+            let expected = match (&instance.claim, &instance.batch) {
+                (Some(claim), _) => expecting.contains(claim.as_str()),
+                (None, Some(batch)) => batches.contains(batch.as_str()),
+                (None, None) => false,
+            };
             !instance.ending && !wanted.contains(instance.id.as_str()) && !expected
         });
         let mut still = BTreeMap::new();

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::pod::Rank;
+
 pub const FIRST_RETRY: SignedDuration = SignedDuration::from_millis(100);
 pub const SLOWEST_RETRY: SignedDuration = SignedDuration::from_secs(10);
 
@@ -23,7 +25,8 @@ pub fn backoff(failures: u32, jitter: u32) -> SignedDuration {
 #[derive(Clone, Debug)]
 pub struct Candidate {
     pub not_before: Timestamp,
-    /// Number of its budget in the list of [`Gate`]s; `None`: no budget covers it, or several do.
+    pub rank: Rank,
+    /// Number of its budget in the list of [`Gate`]s; `None`: no budget covers it, several do, or its budget ignores it.
     pub gate: Option<usize>,
 }
 
@@ -37,10 +40,10 @@ pub struct Gate {
     pub probe_at: Timestamp,
 }
 
-/// Which candidates to ask for now, by their position; longest waiting first, at most `slots`.
+/// Which candidates to ask for now, by their position; longest waiting first, then by rank, at most `slots`.
 pub fn admit(candidates: &[Candidate], gates: &[Gate], now: Timestamp, slots: usize) -> Vec<usize> {
     let mut due: Vec<usize> = (0..candidates.len()).filter(|i| candidates[*i].not_before <= now).collect();
-    due.sort_by_key(|i| (candidates[*i].not_before, *i));
+    due.sort_by_key(|i| (candidates[*i].not_before, candidates[*i].rank, *i));
     let mut taken: BTreeMap<usize, u32> = BTreeMap::new();
     let mut admitted = Vec::new();
     for index in due {

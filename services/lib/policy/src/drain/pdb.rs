@@ -34,9 +34,15 @@ impl Pdb {
 
     /// As the eviction API judges a pod that only this budget covers.
     fn lets_go(&self, pod: &Pod) -> bool {
+        self.allowed > 0 || self.ignores(pod)
+    }
+
+    /// The eviction API lets this pod go whatever the budget allows, and does not count it: it has not started, or it is
+    /// unready and `unhealthyPodEvictionPolicy` lets such pods go.
+    pub fn ignores(&self, pod: &Pod) -> bool {
         let unhealthy =
             pod.unhealthy && (self.unhealthy_always || (self.healthy >= self.desired && self.desired > 0));
-        self.allowed > 0 || pod.phase != Phase::Running || unhealthy
+        pod.phase != Phase::Running || unhealthy
     }
 }
 

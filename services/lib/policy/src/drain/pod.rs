@@ -1,6 +1,6 @@
 //! A pod as draining sees it, and the predicates of the reference about who is evicted and who is waited for.
 
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -19,6 +19,8 @@ pub struct Pod {
     pub uid: Arc<str>,
     pub labels: Arc<LabelMap>,
     pub owner: Owner,
+    pub priority: i32,
+    pub size: Size,
     /// Priority class `system-cluster-critical` or `system-node-critical`, by name.
     pub critical: bool,
     pub phase: Phase,
@@ -34,6 +36,18 @@ pub struct Pod {
     /// Names of the PersistentVolumeClaims it uses, those of generic ephemeral volumes included.
     pub volume_claims: Vec<Arc<str>>,
 }
+
+/// What its containers request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Size {
+    pub cpu_milli: i64,
+    pub memory_bytes: i64,
+}
+
+/// Whose eviction is asked for first among pods of one group: the lowest priority, and of equal ones the largest, because it is
+/// the hardest to place and must not find every gap taken by smaller pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rank(i32, Reverse<Size>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
@@ -127,9 +141,14 @@ impl Pod {
         !self.is_terminal() && self.is_drainable(now)
     }
 
-    /// A stable order: by group, then by name.
+    pub fn rank(&self) -> Rank {
+        Rank(self.priority, Reverse(self.size))
+    }
+
+    /// A stable order: by group, by rank, then by name.
     pub fn leaving_order(&self, other: &Self) -> Ordering {
-        let key = |pod: &Self| (pod.group(), pod.namespace.clone(), pod.name.clone(), pod.uid.clone());
-        key(self).cmp(&key(other))
+        let key = |pod: &Self| (pod.group(), pod.rank());
+        let name = |pod: &Self| (pod.namespace.clone(), pod.name.clone(), pod.uid.clone());
+        key(self).cmp(&key(other)).then_with(|| name(self).cmp(&name(other)))
     }
 }

@@ -9,11 +9,21 @@ use crate::Service;
 pub enum Humans {
     /// Nothing: the method makes sense only between services.
     No,
-    /// Call it once authenticated. For methods that only read.
+    /// Call it with an RBAC grant: verb `get` on `services/<method in lower case>` of group `rpc.karpenter.sh`, resource name
+    /// the callee. For methods that only read.
     Read,
-    /// Call it with an RBAC grant: verb `create` on `services/<method in lower case>` of group `rpc.karpenter.sh`, resource
-    /// name the callee. For methods that change something.
+    /// The same with the verb `create`. For methods that change something.
     Granted,
+}
+
+impl Humans {
+    pub(crate) const fn verb(self) -> Option<&'static str> {
+        match self {
+            Self::No => None,
+            Self::Read => Some("get"),
+            Self::Granted => Some("create"),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -100,9 +100,13 @@ impl Peers {
         self.caller(Pick::Replica(name.to_owned()))
     }
 
-    /// The names of all replicas that are known now, for work that is spread over them.
+    /// The names of the replicas that work can be spread over now: all that are known, without those that could not be reached
+    /// lately; all where that leaves none.
     pub fn replicas(&self) -> Vec<String> {
-        self.inner.seen.borrow().replicas.keys().cloned().collect()
+        let view = self.inner.seen.borrow();
+        let up = view.replicas.iter().filter(|(_, replica)| !replica.is_down());
+        let up: Vec<String> = up.map(|(name, _)| name.clone()).collect();
+        if up.is_empty() { view.replicas.keys().cloned().collect() } else { up }
     }
 
     pub fn callee(&self) -> Service {

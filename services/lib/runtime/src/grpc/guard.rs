@@ -14,9 +14,10 @@ use tokio::time::Instant;
 use tonic::Status;
 
 use super::{
-    access::{Access, Humans, Rule, is_open},
-    auth::{AUDIENCE, Authenticator, Error, Identity},
+    access::{Access, Rule, is_open},
+    auth::{Authenticator, Error, Identity},
     errors,
+    rate::PerSecond,
 };
 use crate::{Metrics, Service, metrics::Reason};
 
@@ -27,11 +28,14 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 const GRANT_BELIEVED: Duration = Duration::from_secs(30);
 const REFUSAL_BELIEVED: Duration = Duration::from_secs(5);
 const MOST_ENTRIES: usize = 4096;
+/// Refusals in the log; a flood of them is in the metric.
+const MOST_LOGGED_A_SECOND: u32 = 5;
 
 pub(crate) struct Guard {
     callee: Service,
     access: Access,
     metrics: Metrics,
+    logged: PerSecond,
     check: Option<Check>,
 }
 
@@ -60,11 +64,19 @@ impl Guard {
     ) -> Self {
         let check = client.map(|client| Check {
             namespace: namespace.to_owned(),
-            authenticator: Authenticator::new(client.clone(), namespace),
+            authenticator: Authenticator::new(client.clone(), namespace, callee.audience()),
             reviews: Api::all(client),
             grants: Mutex::default(),
         });
-        Self { callee, access, metrics, check }
+        Self { callee, access, metrics, logged: PerSecond::new(MOST_LOGGED_A_SECOND), check }
+    }
+
+    /// Callers with this ServiceAccount are our services; their pods' names tell which one.
+    pub(crate) fn with_shared_account(mut self, account: Option<String>) -> Self {
+        if let Some(check) = &mut self.check {
+            check.authenticator.shared_account = account;
+        }
+        self
     }
 
     pub(crate) async fn admit(&self, path: &str, headers: &HeaderMap) -> Result<Identity, Status> {
@@ -77,7 +89,9 @@ impl Guard {
         let verdict = self.judge(check, rule, headers).await;
         if let Err(refusal) = &verdict {
             self.metrics.refused.get_or_create(&Reason { reason: refusal.0 }).inc();
-            tracing::debug!(path, reason = refusal.0, message = refusal.1.message(), "call refused");
+            if self.logged.take() {
+                tracing::info!(path, reason = refusal.0, message = refusal.1.message(), "call refused");
+            }
         }
         verdict.map_err(|(_, status)| status)
     }
@@ -89,30 +103,31 @@ impl Guard {
         headers: &HeaderMap,
     ) -> Result<Identity, (&'static str, Status)> {
         let refuse = |reason, message: String| (reason, errors::unauthenticated(reason, message));
+        let audience = self.callee.audience();
         let token = bearer(headers).ok_or_else(|| {
             let how = format!(
                 "no bearer token in the authorization metadata; get one with: \
-                 kubectl create token <serviceaccount> --audience {AUDIENCE}"
+                 kubectl create token <serviceaccount> --audience {audience}"
             );
             refuse("TOKEN_MISSING", how)
         })?;
         let identity = check.authenticator.identify(token).await.map_err(|error| match &error {
             Error::Rejected(_) => refuse(
                 "TOKEN_REJECTED",
-                format!("{error}; tokens for this server are made with: kubectl create token <serviceaccount> --audience {AUDIENCE}"),
+                format!("{error}; tokens for this server are made with: kubectl create token <serviceaccount> --audience {audience}"),
             ),
             Error::Unknown(source) => {
                 let reason = "TOKEN_NOT_REVIEWED";
                 (reason, errors::unavailable(reason, format!("{error}: {source}")))
             }
-            Error::Slow => ("TOKEN_NOT_REVIEWED", errors::unavailable("TOKEN_NOT_REVIEWED", error.to_string())),
+            Error::Slow | Error::Crowded => {
+                ("TOKEN_NOT_REVIEWED", errors::unavailable("TOKEN_NOT_REVIEWED", error.to_string()))
+            }
         })?;
-        let allowed = match (&identity, rule.humans) {
-            (Identity::Service(service), _) if rule.services.contains(service) => true,
-            // An account of ours that the table does not name gets no more than a person would.
-            (Identity::Service(_) | Identity::Human { .. }, Humans::Read) => true,
-            (Identity::Human { user, groups }, Humans::Granted) => self
-                .granted(check, rule, user, groups)
+        let allowed = match (&identity, rule.humans.verb()) {
+            (Identity::Service(service), _) => rule.services.contains(service),
+            (Identity::Human { user, groups }, Some(verb)) => self
+                .granted(check, rule, verb, user, groups)
                 .await
                 .map_err(|status| ("GRANT_NOT_REVIEWED", status))?,
             _ => false,
@@ -123,9 +138,9 @@ impl Guard {
     fn denied(&self, rule: &Rule, identity: &Identity) -> Status {
         let (callee, method) = (self.callee, &rule.method);
         let resource = format!("services/{}", method.to_lowercase());
-        let what = match rule.humans {
-            Humans::Granted if matches!(identity, Identity::Human { .. }) => format!(
-                "needs an RBAC grant: verb create on {resource}, group {GRANT_GROUP}, resource name {callee}"
+        let what = match (identity, rule.humans.verb()) {
+            (Identity::Human { .. }, Some(verb)) => format!(
+                "needs an RBAC grant: verb {verb} on {resource}, group {GRANT_GROUP}, resource name {callee}"
             ),
             _ => {
                 let who: Vec<_> = rule.services.iter().map(|service| service.as_str()).collect();
@@ -146,6 +161,7 @@ impl Guard {
         &self,
         check: &Check,
         rule: &Rule,
+        verb: &str,
         user: &str,
         groups: &[String],
     ) -> Result<bool, Status> {
@@ -161,7 +177,7 @@ impl Guard {
                 user: Some(question.user.clone()),
                 groups: Some(question.groups.clone()),
                 resource_attributes: Some(ResourceAttributes {
-                    verb: Some("create".to_owned()),
+                    verb: Some(verb.to_owned()),
                     group: Some(GRANT_GROUP.to_owned()),
                     resource: Some("services".to_owned()),
                     subresource: Some(question.method.clone()),

@@ -21,15 +21,17 @@ mod methods;
 mod observed;
 mod pin;
 mod published;
+mod rate;
 mod request_id;
 mod server;
 mod stack;
 mod tls;
 mod token;
 mod trust;
+mod turns;
 
 pub use access::{Access, Humans};
-pub use auth::{AUDIENCE, Identity};
+pub use auth::Identity;
 pub use caller::Caller;
 pub use discovery::Peers;
 pub use guard::GRANT_GROUP;
@@ -37,6 +39,7 @@ pub use request_id::{REQUEST_ID, current_request_id};
 pub use server::GrpcServer;
 
 pub(crate) use caller::Outgoing;
+pub(crate) use listen::accept;
 pub(crate) use methods::Methods;
 pub(crate) use tls::{Current, Subject, VALIDITY};
 pub(crate) use token::TokenFile;

@@ -12,7 +12,7 @@ use http_body::{Frame, SizeHint};
 use tonic::{Code, Status, body::Body, codegen::Bytes};
 use tracing::Span;
 
-use super::methods::Method;
+use super::{methods::Method, turns::Turn};
 use crate::metrics::{RpcFamilies, RpcLabels, RpcMethod};
 
 /// A call under way. Dropped before it finished, it counts as cancelled.
@@ -22,14 +22,21 @@ pub(crate) struct Call {
     span: Span,
     began: Instant,
     finished: bool,
+    /// Held until the last byte of the answer.
+    turn: Option<Turn>,
 }
 
 impl Call {
     pub(crate) fn begin(families: &RpcFamilies, method: Method, span: Span) -> Self {
-        Self { families: families.clone(), method, span, began: Instant::now(), finished: false }
+        Self { families: families.clone(), method, span, began: Instant::now(), finished: false, turn: None }
+    }
+
+    pub(crate) fn hold(&mut self, turn: Option<Turn>) {
+        self.turn = turn;
     }
 
     pub(crate) fn finish(&mut self, code: Code) {
+        self.turn = None;
         if std::mem::replace(&mut self.finished, true) {
             return;
         }

@@ -88,6 +88,22 @@ mod tests {
         assert!(replicas["a.b-2"].certificates.is_empty());
     }
 
+    proptest::proptest! {
+        /// Whoever may write the ConfigMap can make no caller panic, nor hide the replicas that are there.
+        #[test]
+        fn whatever_the_config_map_holds_replicas_that_make_sense_are_read(
+            mut entries in proptest::collection::btree_map("[a-z.]{0,9}(\\.addr|\\.pem)?", ".{0,40}|-----BEGIN CERTIFICATE-----.{0,20}", 0..8),
+        ) {
+            entries.insert("good.addr".to_owned(), "10.0.0.1:9090".to_owned());
+            entries.insert("good.pem".to_owned(), pem(SystemTime::now()));
+            let replicas = read(&entries);
+            proptest::prop_assert_eq!(replicas["good"].certificates.len(), 1);
+            let name = ServerName::try_from("localhost").unwrap();
+            let gone = gone(&entries, "me", "10.0.0.9:9090".parse().unwrap(), &name, UnixTime::now());
+            proptest::prop_assert!(!gone.contains(&"good".to_owned()));
+        }
+    }
+
     #[test]
     fn only_expired_replicas_and_those_whose_address_was_taken_over_are_gone() {
         let (old, new) = (pem(SystemTime::now() - 2 * DAY), pem(SystemTime::now()));

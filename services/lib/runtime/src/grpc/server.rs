@@ -5,6 +5,7 @@ use std::{convert::Infallible, io, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail};
 use http::Request;
+use proto::shadow::v1::shadow_server::{self, ShadowServer};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
@@ -29,17 +30,24 @@ use tonic_health::{
 use tower::Service as TowerService;
 
 use super::{
-    access::Access,
+    access::{Access, Humans},
     guard::Guard,
     listen,
     methods::Methods,
     stack::{Shared, StackLayer},
+    turns::Turns,
 };
-use crate::{Metrics, Readiness, Service, readiness::Changes};
+use crate::{Metrics, Readiness, Service, readiness::Changes, shadow::Record};
 
 /// A call that names no deadline, or a longer one, gets this.
 const LONGEST: Duration = Duration::from_secs(120);
 const CONCURRENCY: usize = 512;
+/// Calls of people at once, streams included, so that they never take the turns of services.
+const OF_PEOPLE: usize = 64;
+/// Calls of one person at once.
+const OF_ONE_PERSON: usize = 16;
+/// Calls under way on one connection; without it there would be no limit.
+const STREAMS: u32 = 256;
 
 /// What a service wants to serve. Handed to [`crate::Shell::serve`].
 pub struct GrpcServer {
@@ -47,8 +55,10 @@ pub struct GrpcServer {
     names: Vec<&'static str>,
     descriptors: Vec<&'static [u8]>,
     access: Access,
+    shared_account: Option<String>,
     longest: Duration,
     concurrency: usize,
+    costly: (Vec<&'static str>, usize),
 }
 
 impl GrpcServer {
@@ -65,8 +75,10 @@ impl GrpcServer {
                 tonic_types::pb::FILE_DESCRIPTOR_SET,
             ],
             access,
+            shared_account: None,
             longest: LONGEST,
             concurrency: CONCURRENCY,
+            costly: (Vec::new(), OF_PEOPLE),
         }
     }
 
@@ -96,6 +108,25 @@ impl GrpcServer {
         self
     }
 
+    /// Methods that compute for long: of people's calls to all of them, this many are answered at once.
+    #[must_use]
+    pub fn costly(mut self, methods: &[&'static str], at_once: usize) -> Self {
+        self.costly = (methods.to_vec(), at_once);
+        self
+    }
+
+    /// Tells people what was not stored in shadow mode.
+    pub(crate) fn telling_of(mut self, record: Record) -> Self {
+        self.access = self.access.allow(shadow_server::SERVICE_NAME, "ListWrites", &[], Humans::Read);
+        self.add_service(ShadowServer::new(record))
+    }
+
+    /// The ServiceAccount that all services run as, if they share one.
+    pub(crate) fn shared_account(mut self, account: Option<String>) -> Self {
+        self.shared_account = account;
+        self
+    }
+
     pub(crate) fn assemble(
         mut self,
         callee: Service,
@@ -121,9 +152,10 @@ impl GrpcServer {
         self.routes.add_service(self.reflection().build_v1alpha().context("set up reflection v1alpha")?);
         let shared = Shared {
             methods,
-            guard: Guard::new(callee, namespace, self.access, metrics.clone(), client),
+            guard: Guard::new(callee, namespace, self.access, metrics.clone(), client)
+                .with_shared_account(self.shared_account),
             families: metrics.rpc_server.clone(),
-            turns: tokio::sync::Semaphore::new(self.concurrency),
+            turns: Turns::new(self.concurrency, OF_PEOPLE, OF_ONE_PERSON, self.costly),
             longest: self.longest,
         };
         Ok(Assembled {
@@ -170,6 +202,7 @@ impl Assembled {
         let router = Server::builder()
             .http2_keepalive_interval(Some(Duration::from_secs(30)))
             .http2_keepalive_timeout(Some(Duration::from_secs(10)))
+            .max_concurrent_streams(STREAMS)
             .layer(stack)
             .add_routes(routes);
         let follow = health.follow(readiness.subscribe(), stop.clone());
@@ -207,7 +240,7 @@ where
     C: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static,
     F: Future<Output = io::Result<C>> + Send + 'static,
 {
-    let (ready, incoming) = mpsc::channel(64);
+    let (ready, incoming) = mpsc::channel::<io::Result<listen::Admitted<C>>>(64);
     let accepting = listen::accept(listener, upgrade, ready, stop.clone());
     let serving =
         router.serve_with_incoming_shutdown(ReceiverStream::new(incoming), stop.clone().cancelled_owned());

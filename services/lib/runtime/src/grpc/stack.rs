@@ -12,7 +12,6 @@ use std::{
 
 use futures::FutureExt as _;
 use http::{Request, Response};
-use tokio::sync::Semaphore;
 use tonic::{Code, Status, body::Body};
 use tower::{Layer, Service};
 use tracing::{Instrument as _, Span, field};
@@ -24,6 +23,7 @@ use super::{
     methods::{Method, Methods},
     observed::Call,
     request_id,
+    turns::{Turn, Turns},
 };
 use crate::{metrics::RpcFamilies, process::panic_text, trace};
 
@@ -31,7 +31,7 @@ pub(crate) struct Shared {
     pub(crate) methods: Methods,
     pub(crate) guard: Guard,
     pub(crate) families: RpcFamilies,
-    pub(crate) turns: Semaphore,
+    pub(crate) turns: Turns,
     pub(crate) longest: Duration,
 }
 
@@ -87,20 +87,26 @@ impl Shared {
     {
         let path = request.uri().path().to_owned();
         let method = self.methods.named(&path);
+        let name = method.name.clone();
         let id = request_id::given_or_new(request.headers());
         let span = server_span(&path, &method, &id);
         trace::set_parent_from(&span, request.headers());
         let mut call = Call::begin(&self.families, method, span.clone());
 
-        let handled =
-            request_id::scoped(id.clone(), self.handle(inner, request, &path)).instrument(span.clone()).await;
-        let mut response = handled.unwrap_or_else(|status| {
-            if status.code() == Code::Internal {
-                span.in_scope(|| tracing::error!(path, message = status.message(), "handler failed"));
+        let handled = request_id::scoped(id.clone(), self.handle(inner, request, &path, &name));
+        let mut response = match handled.instrument(span.clone()).await {
+            Ok((response, turn)) => {
+                call.hold(turn);
+                response
             }
-            call.finish(status.code());
-            status.into_http()
-        });
+            Err(status) => {
+                if status.code() == Code::Internal {
+                    span.in_scope(|| tracing::error!(path, message = status.message(), "handler failed"));
+                }
+                call.finish(status.code());
+                status.into_http()
+            }
+        };
         request_id::set(response.headers_mut(), &id);
         Ok(call.follow(response))
     }
@@ -110,7 +116,8 @@ impl Shared {
         mut inner: S,
         mut request: Request<Body>,
         path: &str,
-    ) -> Result<Response<Body>, Status>
+        method: &str,
+    ) -> Result<(Response<Body>, Option<Turn>), Status>
     where
         S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
     {
@@ -118,13 +125,13 @@ impl Shared {
         let work = async {
             let caller = self.guard.admit(path, request.headers()).await?;
             Span::current().record("caller", field::display(&caller));
-            request.extensions_mut().insert(caller);
-            let _turn = match is_open(path) {
+            let turn = match is_open(path) {
                 true => None,
-                false => Some(self.turns.acquire().await.expect("the semaphore is never closed")),
+                false => Some(self.turns.take(&caller, method).await?),
             };
+            request.extensions_mut().insert(caller);
             match AssertUnwindSafe(inner.call(request)).catch_unwind().await {
-                Ok(Ok(response)) => Ok(response),
+                Ok(Ok(response)) => Ok((response, turn)),
                 Ok(Err(never)) => match never {},
                 Err(panic) => Err(errors::status(
                     Code::Internal,

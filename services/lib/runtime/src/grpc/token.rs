@@ -1,4 +1,4 @@
-//! The token this service shows to others. kubelet replaces the file before the token expires, so it is read again
+//! The token this service shows to one other service. kubelet replaces the file before the token expires, so it is read again
 //! whenever it changed.
 
 use std::{
@@ -27,9 +27,9 @@ struct Read {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    #[error("read the token for other services from {path} (flag --rpc-token-file)")]
+    #[error("read the token for other services from {path} (flag --rpc-token-dir)")]
     Unreadable { path: PathBuf, source: std::io::Error },
-    #[error("{path} (flag --rpc-token-file) holds no token")]
+    #[error("{path} (flag --rpc-token-dir) holds no token")]
     NoToken { path: PathBuf },
 }
 

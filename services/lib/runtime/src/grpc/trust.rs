@@ -49,8 +49,8 @@ pub(crate) struct Publisher {
     addr: SocketAddr,
     /// `None` without TLS: then only the address is published.
     keyring: Option<Keyring>,
-    /// Issued and published, not yet shown, since.
-    next: Option<(Issued, SystemTime)>,
+    /// Issued, not yet shown, and since when it has been published.
+    next: Option<(Issued, Option<SystemTime>)>,
     settle: Duration,
 }
 
@@ -109,7 +109,7 @@ impl Publisher {
 
     fn until_next(&self, now: SystemTime) -> Duration {
         let due = match (&self.next, &self.keyring) {
-            (Some((_, since)), _) => Some(*since + self.settle),
+            (Some((_, published)), _) => published.map(|since| since + self.settle),
             (None, Some(keyring)) => Some(keyring.issued.renew_at),
             (None, None) => None,
         };
@@ -124,18 +124,22 @@ impl Publisher {
         if self.advance(now)? || !self.wanted().iter().all(|(key, value)| data.get(key) == Some(value)) {
             let applied = self.apply(self.wanted()).await.context("write the trust ConfigMap")?;
             data = applied.data.unwrap_or_default();
-            if let Some((_, since)) = &mut self.next {
-                *since = now;
+            if let Some((_, published)) = &mut self.next {
+                *published = None;
             }
+        }
+        if let Some((_, published)) = &mut self.next {
+            published.get_or_insert(now);
         }
         self.clean(&data).await
     }
 
-    /// Whether there is something new to publish. Called again only after that was done, so a step is never skipped.
+    /// Whether there is something new to publish. A certificate is shown only after it has been published for a while, however
+    /// long the API server refuses to store it.
     fn advance(&mut self, now: SystemTime) -> anyhow::Result<bool> {
         let Some(keyring) = &mut self.keyring else { return Ok(false) };
         match self.next.take() {
-            Some((issued, since)) if now >= since + self.settle => {
+            Some((issued, Some(since))) if now >= since + self.settle => {
                 keyring.current.replace(&issued);
                 keyring.issued = issued;
                 info!(replica = self.replica, "new connections get the renewed certificate");
@@ -147,7 +151,7 @@ impl Publisher {
             }
             None if now >= keyring.issued.renew_at => {
                 let issued = keyring.subject.issue(now, keyring.validity)?;
-                self.next = Some((issued, now));
+                self.next = Some((issued, None));
                 Ok(true)
             }
             None => Ok(false),
@@ -233,6 +237,8 @@ mod tests {
         assert!(both.starts_with(&first) && both.len() > first.len());
         assert_eq!(publisher.keyring.as_ref().unwrap().issued.pem, first, "callers still see the first");
 
+        assert!(!publisher.advance(half + SETTLE * 2).unwrap(), "nobody has seen it published");
+        publisher.next.as_mut().unwrap().1 = Some(half);
         assert!(!publisher.advance(half + SETTLE / 2).unwrap());
         assert!(publisher.advance(half + SETTLE).unwrap());
         let second = shown(&publisher);

@@ -5,6 +5,7 @@
 //! ends first, then the Lease is given back, so that the next replica need not wait for it to expire.
 
 mod election;
+mod reference;
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,8 +27,10 @@ use tokio_util::{
 };
 use tracing::{debug, info, warn};
 
+use crate::readiness::Note;
 use crate::{Metrics, log_format::chain, metrics::Name};
 pub use election::{Election, Move, Seen, Timing};
+use reference::Reference;
 
 /// One answer of the API server may take this long; a leader's deadline cuts it shorter.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -103,14 +106,18 @@ impl Leadership {
         reign.as_ref().filter(holds).map(|reign| reign.lost.clone())
     }
 
+    /// The present term; `None` for a follower.
+    pub fn held(&self) -> Option<Term> {
+        let work = self.work.token();
+        self.until_lost().map(|lost| Term { lost, _work: work })
+    }
+
     /// Waits until this replica leads.
     pub async fn term(&mut self) -> Term {
         loop {
-            let work = self.work.token();
-            if let Some(lost) = self.until_lost() {
-                return Term { lost, _work: work };
+            if let Some(term) = self.held() {
+                return term;
             }
-            drop(work);
             if self.reign.changed().await.is_err() {
                 std::future::pending::<()>().await;
             }
@@ -153,6 +160,7 @@ pub struct Elector {
     work: TaskTracker,
     zero: Instant,
     metrics: Metrics,
+    reference: Option<Reference>,
 }
 
 impl Elector {
@@ -179,8 +187,16 @@ impl Elector {
             work,
             zero: Instant::now(),
             metrics,
+            reference: None,
         };
         (elector, leadership)
+    }
+
+    /// Does not lead while Karpenter itself does, and says so in `note`.
+    #[must_use]
+    pub fn after_karpenter(mut self, note: Note) -> Self {
+        self.reference = Some(Reference::new(note, self.timing));
+        self
     }
 
     pub async fn run(mut self, stop: CancellationToken) -> anyhow::Result<()> {
@@ -241,6 +257,13 @@ impl Elector {
     }
 
     async fn attempt(&mut self) -> kube::Result<()> {
+        let now = self.now();
+        if let Some(reference) = &mut self.reference
+            && reference.leads(&self.leases, now).await?
+        {
+            self.election.resign();
+            return Ok(());
+        }
         // A leader's last write is what it would read, unless somebody meddled, and then its next write is refused.
         let lease = match (self.election.leads(self.now()), self.latest.take()) {
             (true, Some(lease)) => Some(lease),

@@ -18,6 +18,8 @@ use crate::{
 struct Store {
     lease: Option<Value>,
     versions: u64,
+    /// Karpenter's own Lease.
+    reference: Option<Value>,
 }
 
 impl Store {
@@ -28,6 +30,12 @@ impl Store {
             *lease_slot = Some(lease.clone());
             Reply::Json(200, lease)
         };
+        if asked.target.contains(reference::LEASE) {
+            return self
+                .reference
+                .clone()
+                .map_or_else(|| Reply::error(404, "NotFound"), |lease| Reply::Json(200, lease));
+        }
         match (asked.method, &mut self.lease) {
             (Method::GET, None) => Reply::error(404, "NotFound"),
             (Method::GET, Some(lease)) => Reply::Json(200, lease.clone()),
@@ -47,6 +55,7 @@ impl Store {
 
 struct Replica {
     leadership: Leadership,
+    readiness: crate::Readiness,
     stop: CancellationToken,
     away: Arc<AtomicBool>,
     task: tokio::task::JoinHandle<anyhow::Result<()>>,
@@ -63,9 +72,11 @@ fn replica(name: &str, store: &Arc<Mutex<Store>>) -> Replica {
     let metrics = Metrics::new(Service::Provisioner);
     let (elector, leadership) =
         Elector::new(client, "kube-system", "karpenter-provisioner", name, Timing::default(), metrics);
+    let readiness = crate::Readiness::default();
+    let elector = elector.after_karpenter(readiness.note("karpenter"));
     let stop = CancellationToken::new();
     let task = tokio::spawn(elector.run(stop.clone()));
-    Replica { leadership, stop, away, task }
+    Replica { leadership, readiness, stop, away, task }
 }
 
 fn holder(store: &Mutex<Store>) -> String {
@@ -206,4 +217,59 @@ fn asking_who_leads_while_the_lease_is_renewed_never_blocks() {
         // Far longer than it takes; a thread that hangs must not hang the test.
         assert_eq!(finished.recv_timeout(Duration::from_secs(120)), Ok(true));
     }
+}
+
+fn of_karpenter(version: u64, age: jiff::SignedDuration) -> Value {
+    let renewed = jiff::Timestamp::now() - age;
+    json!({
+        "metadata": {"name": reference::LEASE, "resourceVersion": version.to_string()},
+        "spec": {"holderIdentity": "karpenter-1", "leaseDurationSeconds": 15, "renewTime": format!("{renewed:.6}")},
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_leads_while_karpenter_does_and_a_leader_stops_when_it_comes_back() {
+    let store = Arc::new(Mutex::new(Store::default()));
+    let fresh = jiff::SignedDuration::ZERO;
+    store.lock().unwrap().reference = Some(of_karpenter(1, fresh));
+    let mut a = replica("a", &store);
+    for version in 2..30 {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        store.lock().unwrap().reference = Some(of_karpenter(version, fresh));
+        assert!(!a.leadership.is_leader());
+    }
+    assert!(a.readiness.notes()[0].contains("karpenter-leader-election"), "{:?}", a.readiness.notes());
+    // It was killed: its Lease is not renewed any more.
+    let lost = a.leadership.term().await.lost();
+    assert!(a.readiness.notes().is_empty());
+    store.lock().unwrap().reference = Some(of_karpenter(99, fresh));
+    let came = Instant::now();
+    lost.cancelled().await;
+    assert!(came.elapsed() < Duration::from_secs(20), "{:?}", came.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_karpenter_left_long_ago_costs_no_time() {
+    let store = Arc::new(Mutex::new(Store::default()));
+    store.lock().unwrap().reference = Some(of_karpenter(1, jiff::SignedDuration::from_hours(2)));
+    let began = Instant::now();
+    let mut a = replica("a", &store);
+    drop(a.leadership.term().await);
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lease_is_not_given_back_while_a_term_is_held() {
+    let store = Arc::new(Mutex::new(Store::default()));
+    let mut a = replica("a", &store);
+    drop(a.leadership.term().await);
+    let term = a.leadership.held().expect("leads");
+    a.stop.cancel();
+    term.lost().cancelled().await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(holder(&store), "a");
+    drop(term);
+    a.task.await.unwrap().unwrap();
+    assert_eq!(holder(&store), "");
+    assert!(a.leadership.held().is_none());
 }

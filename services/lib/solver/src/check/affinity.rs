@@ -1,4 +1,5 @@
-//! Required pod affinity: a pod shares its domain with a pod that each of its terms selects, or is the first of its kind.
+//! Required pod affinity: for each of its terms, a pod shares the term's domain with a pod that all of its terms select, or is
+//! the first of its kind.
 //!
 //! Pods arrive one by one, so that two pods cannot vouch for each other: a pod is admitted once all it asks for is there.
 
@@ -79,7 +80,7 @@ pub(super) fn check(cluster: &Cluster<'_>, domains: &Domains, found: &mut Vec<Vi
 
 impl Party<'_, '_> {
     fn wish(&mut self, pod: &Pod, term: &PodAffinityTerm) -> usize {
-        let selected = Selected::by_term(self.cluster.input, pod, term);
+        let selected = Selected::by_affinity(self.cluster.input, pod);
         let same = |wish: &Wish| wish.key == term.topology_key && wish.selected == selected;
         self.wishes.iter().position(same).unwrap_or_else(|| {
             self.wishes.push(Wish {

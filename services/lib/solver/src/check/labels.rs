@@ -170,6 +170,9 @@ impl Outcome<'_> {
             labels::CAPACITY_TYPE => Some(self.offering.capacity_type.as_str()),
             labels::CAPACITY_RESERVATION_ID => return reservation.map(|r| Requirement::is(key, &*r.id)),
             labels::CAPACITY_RESERVATION_TYPE => return reservation.map(|r| Requirement::is(key, &*r.kind)),
+            labels::CAPACITY_RESERVATION_INTERRUPTIBLE => {
+                return reservation.map(|r| Requirement::is(key, r.interruptible_label()));
+            }
             labels::ZONE_ID => self.offering.zone_id.as_deref(),
             _ => None,
         };

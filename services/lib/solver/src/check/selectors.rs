@@ -38,6 +38,19 @@ impl Selected {
         Self { namespaces: namespaces(input, pod, term), selector }
     }
 
+    /// By all required affinity terms of a pod: only pods that every one of them selects meet any of them.
+    pub(super) fn by_affinity(input: &ClusterInput, pod: &Pod) -> Self {
+        let mut terms = pod.spec.affinity.iter().map(|term| Self::by_term(input, pod, term));
+        let first = terms.next().unwrap_or(Self { namespaces: BTreeSet::new(), selector: None });
+        terms.fold(first, |all, term| Self {
+            namespaces: &all.namespaces & &term.namespaces,
+            selector: all.selector.zip(term.selector).map(|(mut all, more)| {
+                all.requirements.extend(more.requirements);
+                all
+            }),
+        })
+    }
+
     /// By sample of the cluster.
     pub(super) fn among(&self, cluster: &Cluster<'_>) -> Vec<bool> {
         cluster.samples.iter().map(|pod| self.has(pod)).collect()

@@ -4,15 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use model::catalog::{CapacityType, Offering};
 use model::labels;
 use model::pod::{NodeInclusionPolicy, PodSpec, TopologySpread};
 use model::pool::NodePool;
 use model::requirement::Requirement;
-use model::taint::Taint;
+use model::taint::{Effect, Taint};
 use rustc_hash::FxHashMap;
 
 use super::domains::Domains;
-use super::labels::{Labels, Selection, template_labels, terms};
+use super::labels::{Labels, Outcome, Selection, template_labels, terms};
+use super::resources;
 use super::selectors::Selected;
 use super::sites::{Cluster, Kind, Site};
 
@@ -84,14 +86,69 @@ impl<'c, 'a> Participants<'c, 'a> {
         }
         let honors_taints = constraint.node_taints_policy == NodeInclusionPolicy::Honor;
         for pool in cluster.input.pools.iter().filter(|pool| !pool.fixed_size) {
-            if !honors_taints || bears_all(owner, pool.taints.iter()) {
+            if bears_hard(owner, pool) && (!honors_taints || bears_all(owner, pool.taints.iter())) {
                 let reserved = |value: &String| key == labels::CAPACITY_TYPE && value == labels::RESERVED;
                 let values = known_of_pool(cluster, pool, key);
-                out.extend(values.iter().filter(|value| cluster.use_reserved || !reserved(value)).cloned());
+                let usable = |value: &&String| cluster.use_reserved || !reserved(value);
+                let missing: BTreeSet<&String> =
+                    values.iter().filter(usable).filter(|value| !out.contains(*value)).collect();
+                let reached = reached(cluster, pool, key, owner, &missing);
+                out.extend(reached);
             }
         }
         out
     }
+}
+
+/// Those of the values that a new node of the pool which the pod may use can have. No pod waits for a domain that only other
+/// pods could open.
+fn reached(
+    cluster: &Cluster<'_>,
+    pool: &NodePool,
+    key: &str,
+    owner: &PodSpec,
+    values: &BTreeSet<&String>,
+) -> Vec<String> {
+    let selection = Selection::of(owner);
+    let mut missing = values.clone();
+    let mut found = Vec::new();
+    for instance in pool.instance_types.iter() {
+        let usable = |o: &&Offering| {
+            o.is_open() && (cluster.use_reserved || o.capacity_type != CapacityType::Reserved)
+        };
+        for offering in instance.offerings.iter().filter(usable) {
+            if missing.is_empty() {
+                return found;
+            }
+            let way = Outcome { pool, claim: &pool.requirements, instance, offering, input: cluster.input };
+            let way = [Labels::Outcome(way)];
+            let here = way[0].get(key);
+            let here: Vec<&String> = missing
+                .iter()
+                .copied()
+                .filter(|value| here.as_ref().is_some_and(|here| here.contains(value)))
+                .collect();
+            let Labels::Outcome(own) = way[0] else { continue };
+            let allowed = || own.allows_type() && own.allows_offering();
+            // Daemons may take more than the type has.
+            let has_room = || {
+                let overhead = resources::overhead(cluster.input, pool, own);
+                resources::room(own, &overhead).iter().all(|(_, left)| !left.is_negative())
+            };
+            if !here.is_empty() && allowed() && selection.may_have(&way) && has_room() {
+                here.iter().for_each(|value| {
+                    missing.remove(value);
+                });
+                found.extend(here.into_iter().cloned());
+            }
+        }
+    }
+    found
+}
+
+fn bears_hard(owner: &PodSpec, pool: &NodePool) -> bool {
+    let mut hard = pool.taints.iter().filter(|taint| taint.effect != Effect::PreferNoSchedule);
+    hard.all(|taint| taint.is_tolerated_by(&owner.tolerations))
 }
 
 /// Where taints matter for spreading, soft ones do too, as in the reference.

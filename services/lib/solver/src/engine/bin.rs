@@ -1,10 +1,10 @@
 //! A new node being filled: what it holds, and what it may still become.
 
 use model::pod::HostPort;
+use packing::Bits;
 use smallvec::SmallVec;
 
 use super::demand::DemandId;
-use crate::bits::Bits;
 use crate::dims::{fits, times};
 use crate::reach::Reach;
 use crate::topology::group::GroupId;

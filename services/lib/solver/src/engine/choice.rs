@@ -1,10 +1,11 @@
 //! Which domains a pod may go to: all rules on one key are intersected first, then one domain is chosen.
 
+use packing::Bits;
 use smallvec::SmallVec;
 
 use super::state::State;
-use crate::bits::Bits;
 use crate::classes::{ClassData, Variant};
+use crate::reach::Reach;
 use crate::topology::group::{GroupId, Kind};
 use crate::topology::groups::{DomainId, NO_DOMAIN, TopoKeyId};
 
@@ -122,6 +123,7 @@ impl State<'_> {
         let mine = self.pod_domains(variant, group, counts.len());
         let mut eligible = self.ledger.eligible(self.world, group).clone();
         self.drop_unused_reserved(group, &mut eligible);
+        self.drop_unreachable(class, group, &mut eligible);
         if let Some(mine) = &mine {
             eligible.keep(mine);
         }
@@ -195,6 +197,59 @@ impl State<'_> {
         i32::try_from(level + left / width).ok().filter(|l| *l > 0)
     }
 
+    /// A domain without nodes matters only if the pod itself could be given one there: the scheduler knows the domains of nodes
+    /// (kube-scheduler: PodTopologySpread), and what only other pods' pools could make is no place to wait for.
+    fn drop_unreachable(&self, class: &ClassData, group: GroupId, eligible: &mut Bits) {
+        let key = self.world.topo_key_of(group);
+        let mut known = self.ledger.on_nodes(self.world, group).clone();
+        known.add(&self.reachable_domains(class, key));
+        if eligible.within(&known) {
+            return;
+        }
+        for bin in self.bins.iter().filter(|bin| bin.domains[key] != NO_DOMAIN) {
+            if !known.has(bin.domains[key] as usize) && self.counts_bin(bin, group) {
+                known.set(bin.domains[key] as usize);
+            }
+        }
+        eligible.keep(&known);
+    }
+
+    /// Domains of a key in which some pool could make a node that the pod's requirements and tolerations allow.
+    fn reachable_domains(&self, class: &ClassData, key: TopoKeyId) -> Bits {
+        if let Some(known) = self.reachable.borrow().get(&(class.id, key)) {
+            return known.clone();
+        }
+        let (world, topo) = (self.world, &self.world.groups.keys[key]);
+        let mut out = Bits::new(topo.values.len());
+        let variant = class.ladder(self.options.preferences).last();
+        let pools = (0..world.pools.len()).filter(|pool| world.pools[*pool].usable);
+        let unused = match self.options.use_reserved {
+            true => Bits::new(world.cells.len()),
+            false => world.cells.of_capacity_type(model::catalog::CapacityType::Reserved),
+        };
+        for pool in pools {
+            let table = world.table(pool);
+            let tolerates = |v: &&Variant| world.tolerates_pool(v.tolerations, pool);
+            for set in variant.iter().filter(|v| tolerates(v)).flat_map(|v| &v.strict) {
+                let Some(reach) = world.reach(*set, pool) else { continue };
+                let mut offered = Bits::new(world.cells.len());
+                reach.rows.iter().for_each(|row| offered.add(&table.rows[row].cells));
+                offered.keep(&reach.cells);
+                offered.remove(&unused);
+                for domain in 0..topo.values.len() {
+                    let there =
+                        |reach: Reach| self.narrowed(pool, reach, key, &[domain as DomainId]).is_some();
+                    let reached = || Reach { cells: offered.clone(), ..reach.clone() };
+                    if !out.has(domain) && !offered.is_empty() && there(reached()) {
+                        out.set(domain);
+                    }
+                }
+            }
+        }
+        self.reachable.borrow_mut().insert((class.id, key), out.clone());
+        out
+    }
+
     /// Where reservations are not used, no new node will be in their domain; nodes that exist may be.
     fn drop_unused_reserved(&self, group: GroupId, eligible: &mut Bits) {
         let world = self.world;
@@ -234,19 +289,20 @@ impl State<'_> {
             };
             stating.peek().is_some() && !stating.any(enters)
         };
-        let demands = self.demands.iter().filter(|demand| stays_out(self.world.classes.get(demand.class)));
+        let demands = self.demands.iter().filter(|demand| demand.placeable);
+        let demands = demands.filter(|demand| stays_out(self.world.classes.get(demand.class)));
         demands.map(|demand| demand.pods.len() as i64).sum()
     }
 
     /// Domains of the group's key that the pod's own node selector and affinity allow; `None`: all.
     pub(crate) fn pod_domains(&self, variant: &Variant, group: GroupId, len: usize) -> Option<Bits> {
         let key = &self.world.groups.keys[self.world.topo_key_of(group)];
-        let asked = self.world.sets.requirements.get(variant.strict).get(&key.name)?;
         let mut out = Bits::new(len);
-        for (domain, value) in key.values.iter().enumerate() {
-            if asked.contains(value) {
-                out.set(domain);
-            }
+        let terms = variant.strict.iter().map(|set| self.world.sets.requirements.get(*set));
+        for term in terms.filter(|term| term.contradiction().is_none()) {
+            let asked = term.get(&key.name)?;
+            let allowed = key.values.iter().enumerate().filter(|(_, value)| asked.contains(value));
+            allowed.for_each(|(domain, _)| out.set(domain));
         }
         Some(out)
     }

@@ -25,6 +25,8 @@ pub(crate) enum Origin {
 pub(crate) struct Demand<'a> {
     pub(crate) class: ClassId,
     pub(crate) origin: Origin,
+    /// Some node could hold such a pod, were it empty. Pods that none could hold are reported, and change nothing for others.
+    pub(crate) placeable: bool,
     pub(crate) pods: Vec<&'a PodEntry>,
 }
 
@@ -46,7 +48,7 @@ pub(crate) fn demands<'a>(
     let mut index: FxHashMap<(ClassId, Origin), usize> = FxHashMap::default();
     for (pod, origin) in pods {
         let slot = *index.entry((pod.class, origin)).or_insert_with(|| {
-            out.push(Demand { class: pod.class, origin, pods: Vec::new() });
+            out.push(Demand { class: pod.class, origin, placeable: true, pods: Vec::new() });
             out.len() - 1
         });
         out[slot].pods.push(pod);

@@ -82,7 +82,7 @@ impl State<'_> {
     }
 
     /// How many pods of the class the node takes.
-    fn room_on(
+    pub(crate) fn room_on(
         &self,
         demand: DemandId,
         class: &ClassData,

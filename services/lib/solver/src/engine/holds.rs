@@ -1,13 +1,13 @@
 //! Which domains a pod must stay in when new nodes are packed again: those that its own rules decided, and those where other
 //! pods count on it.
 
+use packing::Bits;
 use smallvec::SmallVec;
 
 use super::bin::Bin;
 use super::choice::{Choice, Choices};
 use super::demand::DemandId;
 use super::state::State;
-use crate::bits::Bits;
 use crate::topology::groups::{NO_DOMAIN, TopoKeyId};
 
 /// What one topology key leaves a pod. One domain, or, where only pods that run already keep it away from some, all others.

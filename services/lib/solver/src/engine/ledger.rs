@@ -1,8 +1,8 @@
 //! Topology counts of one decision: the world's counts plus what was placed or taken away. Only what is touched is copied.
 
+use packing::Bits;
 use rustc_hash::FxHashMap;
 
-use crate::bits::Bits;
 use crate::topology::counts::Place;
 use crate::topology::group::GroupId;
 use crate::topology::groups::DomainId;
@@ -40,6 +40,10 @@ impl Ledger {
     /// Selected pods anywhere, new nodes included.
     pub(crate) fn total(&self, world: &World, group: GroupId) -> i32 {
         world.counts[group as usize].total + self.totals.get(&group).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn on_nodes<'a>(&self, world: &'a World, group: GroupId) -> &'a Bits {
+        &world.counts[group as usize].on_nodes
     }
 
     pub(crate) fn eligible<'a>(&self, world: &'a World, group: GroupId) -> &'a Bits {

@@ -1,7 +1,8 @@
 //! Limits of pools: what new nodes are charged, and what can be given back.
 
+use packing::Bits;
+
 use super::state::State;
-use crate::bits::Bits;
 
 impl State<'_> {
     /// Takes a new node off the limits of its pool, at the most that it may become, and off its reservation.

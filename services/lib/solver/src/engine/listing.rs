@@ -3,8 +3,9 @@
 
 use std::collections::BTreeSet;
 
+use packing::Bits;
+
 use super::state::State;
-use crate::bits::Bits;
 use crate::cells::is_cell_key;
 use crate::reach::Reach;
 use crate::table::NO_PRICE;

@@ -1,6 +1,7 @@
 //! New nodes: adding pods to one that is being filled, and opening another.
 
 use model::catalog::CapacityType;
+use packing::Bits;
 use smallvec::SmallVec;
 
 use super::bin::Bin;
@@ -8,7 +9,6 @@ use super::choice::Choices;
 use super::demand::DemandId;
 use super::existing::ports_conflict;
 use super::state::State;
-use crate::bits::Bits;
 use crate::classes::ClassData;
 use crate::options::MinValuesPolicy;
 use crate::reach::Reach;
@@ -20,7 +20,7 @@ pub(crate) struct Fit {
     pub(crate) count: u32,
     pub(crate) min_values_relaxed: bool,
     /// As [`Bin::most_room`], with the pods there.
-    most_room: SmallVec<[i64; 4]>,
+    pub(crate) most_room: SmallVec<[i64; 4]>,
 }
 
 impl State<'_> {
@@ -47,6 +47,7 @@ impl State<'_> {
         {
             return None;
         }
+        let mut best: Option<(std::cmp::Reverse<u32>, i64, Fit)> = None;
         for &asked in &variant.asked {
             let Some(own) = self.world.reach(asked, bin.pool) else { continue };
             if !own.rows.meets(&bin.reach.rows) || !own.cells.meets(&bin.reach.cells) {
@@ -65,11 +66,21 @@ impl State<'_> {
             }
             self.drop_daemon_conflicts(class, bin.pool, &mut reach);
             let found = self.settle(class, reach, choices.map_or(&[], |c| c), cap, bin);
-            if found.is_some() {
-                return found;
+            if variant.asked.len() == 1 || !self.cheapest_alternative {
+                if found.is_some() {
+                    return found;
+                }
+                continue;
+            }
+            // The alternative that takes the most, and of those the cheapest.
+            let Some(found) = found else { continue };
+            let price = self.launch(bin.pool, &found.reach).map_or(i64::MAX, |launch| launch.price);
+            let rank = (std::cmp::Reverse(found.count), price);
+            if best.as_ref().is_none_or(|known| rank < (known.0, known.1)) {
+                best = Some((rank.0, rank.1, found));
             }
         }
-        None
+        best.map(|(_, _, fit)| fit)
     }
 
     /// Decides domains one key after the other, best first, and keeps what has room.
@@ -212,7 +223,7 @@ impl State<'_> {
             && tolerations.is_none_or(|set| self.world.tolerates_pool(set, bin.pool))
     }
 
-    fn decide_domains(&mut self, bin: usize) {
+    pub(crate) fn decide_domains(&mut self, bin: usize) {
         let world = self.world;
         for (key, topo) in world.groups.keys.iter().enumerate() {
             if topo.host || self.bins[bin].domains[key] != NO_DOMAIN {

@@ -12,9 +12,10 @@ use crate::topology::counts::Place;
 use crate::topology::groups::NO_DOMAIN;
 
 impl<'w> State<'w> {
-    /// The same decision about nodes that exist, and no new nodes.
+    /// The same decision about nodes that exist, and no new nodes: to be packed again by price.
     pub(crate) fn without_bins(&self) -> Self {
         let mut out = State::new(self.world, self.options, self.demands, &self.removed);
+        out.cheapest_alternative = true;
         let mut nodes: Vec<u32> = self.touched.keys().copied().collect();
         nodes.sort_unstable();
         for node in nodes {

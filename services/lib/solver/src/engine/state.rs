@@ -3,13 +3,13 @@
 use std::cell::RefCell;
 
 use model::pod::HostPort;
+use packing::Bits;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use super::bin::{Bin, Item};
 use super::demand::{Demand, DemandId};
 use super::ledger::Ledger;
-use crate::bits::Bits;
 use crate::classes::{ClassData, ClassId, Variant};
 use crate::dims::fits;
 use crate::options::Options;
@@ -40,6 +40,10 @@ pub(crate) struct State<'w> {
     /// Rules on domains that some pod to be placed states, on any rung: those pods count on where others are.
     pub(crate) live: FxHashSet<GroupId>,
     prices: RefCell<FxHashMap<PriceKey, (i64, bool)>>,
+    /// By class and topology key: domains in which some pool could make a node for such a pod.
+    pub(super) reachable: RefCell<FxHashMap<(ClassId, TopoKeyId), Bits>>,
+    /// Of several alternatives that a pod may use, the cheapest counts; otherwise the first that does.
+    pub(crate) cheapest_alternative: bool,
     /// Rows that new nodes may be made of, by pool; `None`: all. Packings narrow this to steer by price.
     pub(crate) steer: Vec<Option<Bits>>,
 }
@@ -62,7 +66,7 @@ impl<'w> State<'w> {
         removed: &[u32],
     ) -> Self {
         let (mut live_anti, mut live) = (FxHashSet::default(), FxHashSet::default());
-        for demand in demands {
+        for demand in demands.iter().filter(|demand| demand.placeable) {
             let class = world.classes.get(demand.class);
             live_anti.extend(class.stated_anti());
             live.extend(class.ladder(options.preferences).iter().flat_map(|v| &v.domain_groups));
@@ -80,6 +84,8 @@ impl<'w> State<'w> {
             live_anti,
             live,
             prices: RefCell::default(),
+            reachable: RefCell::default(),
+            cheapest_alternative: false,
             steer: vec![None; world.pools.len()],
         };
         state.removed.sort_unstable();

@@ -142,10 +142,10 @@ impl<'s, 'w> Explainer<'s, 'w> {
     /// The label on which every alternative of the pod's node affinity contradicts itself or the node selector.
     fn contradiction(&self, demand: DemandId) -> Option<&'w str> {
         let ladder = self.state.class_of(demand).ladder(self.state.options.preferences);
-        let of = |variant: &crate::classes::Variant| {
-            self.state.world.sets.requirements.get(variant.strict).contradiction()
-        };
-        if ladder.iter().all(|variant| of(variant).is_some()) { ladder.last().and_then(of) } else { None }
+        let sets = &self.state.world.sets.requirements;
+        let strict = ladder.last().map_or(&[][..], |variant| &variant.strict);
+        let found: Option<Vec<&str>> = strict.iter().map(|set| sets.get(*set).contradiction()).collect();
+        found?.last().copied()
     }
 
     /// Why no place was found, judged by the end of the decision.

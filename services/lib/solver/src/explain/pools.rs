@@ -76,7 +76,7 @@ impl Explainer<'_, '_> {
     fn requirement_failure(&self, class: &ClassData, variant: &Variant, pool: usize) -> (Rule, String) {
         let world = self.state.world;
         let data = &world.pools[pool];
-        let asked = world.sets.requirements.get(variant.asked[0]);
+        let asked = world.sets.requirements.get(variant.asked[variant.asked.len() - 1]);
         if let Some(key) = asked.contradiction() {
             let rule = if class.volume_terms.is_empty() { Rule::Requirements } else { Rule::Volumes };
             return (rule, format!("what the pod and its volumes ask of label {key} contradicts itself"));

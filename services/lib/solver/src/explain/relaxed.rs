@@ -7,8 +7,7 @@ use crate::options::Options;
 use crate::pack::greedy::place_on_rung;
 use crate::relax::given_up;
 
-/// What a pod that waits would have to give up, in this order, if it were the only one to wait: preferences, and earlier
-/// alternatives of its required node affinity. Empty where it need not, and where nothing helps.
+/// What a pod that waits would have to give up, in this order, if it were the only one to wait. Empty where it need not, and where nothing helps.
 pub fn relaxed(snapshot: &Snapshot, namespace: &str, name: &str, options: &Options) -> Vec<String> {
     let world = &*snapshot.world;
     let Some(pod) = world.pending.iter().find(|p| &*p.namespace == namespace && &*p.name == name) else {

@@ -17,12 +17,6 @@ pub(crate) struct Leftover {
     pub(crate) timed_out: bool,
 }
 
-impl Leftover {
-    pub(crate) fn total(&self) -> u64 {
-        self.counts.iter().map(|n| u64::from(*n)).sum()
-    }
-}
-
 /// Places the demands in the given order, again and again while that helps (pods may wait for others that they refer to).
 pub(crate) fn run(
     state: &mut State<'_>,
@@ -30,13 +24,18 @@ pub(crate) fn run(
     keep_going: &(dyn Fn() -> bool + Sync),
 ) -> Leftover {
     let mut left: Vec<u32> = state.demands.iter().map(|d| d.pods.len() as u32).collect();
-    let mut tried = vec![false; left.len()];
+    // What no node could hold need not be tried.
+    let hopeless: Vec<bool> = state.demands.iter().map(|d| !d.placeable).collect();
+    let mut tried = hopeless.clone();
     let mut timed_out = false;
     'passes: loop {
         let mut progress = false;
         for &demand in order {
             let want = left[demand as usize];
-            if want == 0 || (tried[demand as usize] && !depends_on_others(state, demand)) {
+            if want == 0
+                || hopeless[demand as usize]
+                || (tried[demand as usize] && !depends_on_others(state, demand))
+            {
                 continue;
             }
             if !keep_going() {
@@ -52,7 +51,7 @@ pub(crate) fn run(
             }
             tried[demand as usize] = true;
         }
-        if left.iter().all(|n| *n == 0) {
+        if left.iter().zip(&hopeless).all(|(n, hopeless)| *n == 0 || *hopeless) {
             break;
         }
         if !progress {
@@ -60,7 +59,7 @@ pub(crate) fn run(
             if !state.give_back_limits() {
                 break;
             }
-            tried.fill(false);
+            tried.clone_from(&hopeless);
         }
     }
     let unreached = left.iter().zip(&tried).map(|(n, tried)| if *tried { 0 } else { *n }).collect();

@@ -1,17 +1,19 @@
 //! How many pods each group counts in each domain, as the cluster stands.
 
+use packing::Bits;
 use rustc_hash::FxHashMap;
 
 use super::group::GroupId;
 use super::groups::NO_DOMAIN;
-use crate::bits::Bits;
 use crate::world::World;
 
 /// Counts of one group. For hostname groups by node, for others by domain.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
-    /// Domains that exist for the group, even if empty.
+    /// Domains that exist for the group, even if empty: those of nodes, and those that some pool could make.
     pub(crate) eligible: Bits,
+    /// Those of nodes that the group counts.
+    pub(crate) on_nodes: Bits,
     pub(crate) selected: Vec<i32>,
     /// Pods that state the (required anti-affinity) rule.
     pub(crate) stating: Vec<i32>,
@@ -111,15 +113,18 @@ impl World {
                 eligible.add(domains);
             }
         }
+        let mut on_nodes = Bits::new(key.values.len());
         for (node, domain) in self.node_domains[data.key].iter().enumerate() {
             let data = &self.nodes[node];
             let present = *domain != NO_DOMAIN && data.registered && !data.deleting();
-            if present && !eligible.has(*domain as usize) && self.counts_node(group, node as u32) {
-                eligible.set(*domain as usize);
+            if present && !on_nodes.has(*domain as usize) && self.counts_node(group, node as u32) {
+                on_nodes.set(*domain as usize);
             }
         }
+        eligible.add(&on_nodes);
         Counts {
             eligible,
+            on_nodes,
             selected: vec![0; key.values.len()],
             stating: vec![0; key.values.len()],
             ..Counts::default()

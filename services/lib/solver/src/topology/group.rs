@@ -61,6 +61,13 @@ impl Namespaces {
             Self::Listed(names) => names.contains(namespace),
         }
     }
+
+    fn and(&self, other: &Self) -> Self {
+        match (self, other) {
+            (Self::All, other) | (other, Self::All) => other.clone(),
+            (Self::Listed(own), Self::Listed(others)) => Self::Listed(own & others),
+        }
+    }
 }
 
 /// Resolves namespace selectors.
@@ -117,6 +124,35 @@ impl Rule {
                 .map(|s| with_own_labels(s, spec, &term.match_label_keys, &term.mismatch_label_keys)),
             filter: None,
         }
+    }
+
+    /// A pod's required affinity terms, matched together: each is met by pods that all of them select (kube-scheduler:
+    /// InterPodAffinity). A single term is as it is.
+    pub(crate) fn of_terms(
+        terms: &[&PodAffinityTerm],
+        spec: &PodSpec,
+        namespace: &str,
+        known: &dyn NamespaceLabels,
+    ) -> Vec<Self> {
+        let of_term = |term: &&PodAffinityTerm| Self::of_term(Kind::Affinity, term, spec, namespace, known);
+        let mut rules: Vec<Self> = terms.iter().map(of_term).collect();
+        let Some((first, others)) = rules.split_first() else { return rules };
+        let mut selector = first.selector.clone();
+        let mut namespaces = first.namespaces.clone();
+        for other in others {
+            selector = selector.zip(other.selector.as_ref()).map(|(mut all, more)| {
+                all.requirements.extend(more.requirements.iter().cloned());
+                all.requirements.sort_unstable();
+                all.requirements.dedup();
+                all
+            });
+            namespaces = namespaces.and(&other.namespaces);
+        }
+        for rule in &mut rules {
+            rule.selector.clone_from(&selector);
+            rule.namespaces.clone_from(&namespaces);
+        }
+        rules
     }
 
     pub(crate) fn is_host(&self) -> bool {

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use model::pod::SelectorOperator;
+use packing::Bits;
 use rustc_hash::FxHashMap;
 
 use super::group::{GroupId, Namespaces, Rule};
-use crate::bits::Bits;
 use crate::cells::{Cells, is_cell_key};
 use crate::classes::{ClassData, ClassId};
 use crate::sets::{ReqSetId, Sets, TolSetId};

@@ -58,6 +58,7 @@ fn instance_type(n: usize, random: &mut Random) -> InstanceType {
             id: Arc::from(format!("cr-{}", random.below(2))),
             capacity: 1 + random.below(2) as u32,
             kind: Arc::from("default"),
+            interruptible: false,
         });
         offerings.push(reserved);
     }

@@ -73,6 +73,8 @@ fn reserved_goes_before_spot_before_on_demand() {
 
 #[test]
 fn of_reservations_one_kind_is_used_and_in_each_zone_the_roomiest() {
+    let mut soft = reserved("cr-soft", "default", ZONES[1], 9);
+    soft.reservation.as_mut().unwrap().interruptible = true;
     let types = [kind(
         "a.large",
         4,
@@ -80,10 +82,9 @@ fn of_reservations_one_kind_is_used_and_in_each_zone_the_roomiest() {
             reserved("cr-small", "default", ZONES[0], 1),
             reserved("cr-large", "default", ZONES[0], 5),
             reserved("cr-block", "capacity-block", ZONES[0], 9),
-            reserved("cr-soft", "default", ZONES[1], 9),
+            soft,
         ],
     )];
-    let terms = Terms { interruptible: BTreeSet::from(["cr-soft".to_owned()]), ..Terms::default() };
     let any = wanted(buying(&["reserved"]));
     let ids = |left: &[Candidate<'_>]| -> Vec<String> {
         left.iter()
@@ -91,20 +92,25 @@ fn of_reservations_one_kind_is_used_and_in_each_zone_the_roomiest() {
             .map(|o| o.reservation.as_ref().unwrap().id.to_string())
             .collect()
     };
-    assert_eq!(ids(&candidates(&types, &any, &terms).unwrap()), ["cr-large"]);
+    assert_eq!(ids(&choose(&types, &any)), ["cr-large"]);
     let mut soft = buying(&["reserved"]);
     let key = labels::CAPACITY_RESERVATION_INTERRUPTIBLE;
     soft.as_array_mut().unwrap().push(json!({"key": key, "operator": "In", "values": ["true"]}));
-    let types = [with_interruptible(types)];
-    assert_eq!(ids(&candidates(&types, &wanted(soft), &terms).unwrap()), ["cr-soft"]);
+    assert_eq!(ids(&choose(&types, &wanted(soft))), ["cr-soft"]);
 }
 
-/// As the derivation of types adds it where a class has such reservations.
-fn with_interruptible([kind]: [InstanceType; 1]) -> InstanceType {
-    let mut kind = kind;
-    let key = labels::CAPACITY_RESERVATION_INTERRUPTIBLE;
-    kind.requirements.add(model::requirement::Requirement::one_of(key, ["true", "false"]));
-    kind
+#[test]
+fn of_equally_reserved_types_the_cheaper_on_demand_comes_first() {
+    let with_reservation = |micro: i64, id: &str| {
+        let mut offerings = sold_both_ways(micro);
+        offerings.push(reserved(id, "default", ZONES[0], 1));
+        offerings
+    };
+    let types = [
+        kind("a.24xlarge", 96, with_reservation(4_608_000, "cr-large")),
+        kind("b.large", 4, with_reservation(96_000, "cr-small")),
+    ];
+    assert_eq!(names(&choose(&types, &wanted(buying(&["reserved"])))), ["b.large", "a.24xlarge"]);
 }
 
 #[test]

@@ -1,8 +1,13 @@
 //! Types, claims and classes that read like what they are.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 
 use api::{EC2NodeClass, NodeClaim};
+use cloud::launch::Launcher;
+use cloud::unavailable::Scope;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use model::catalog::{CapacityType, InstanceType, Offering, Reservation};
 use model::labels;
 use model::price::MicroDollars;
@@ -11,7 +16,52 @@ use model::requirements::Requirements;
 use model::resources::{CPU, MEMORY, PODS, Resources};
 use serde_json::{Value, json};
 
+use crate::launch::{ClusterFacts, LaunchMetrics, Parts, Records, Shortages, Templates};
+use crate::nodeclass::{Addresses, ResolvedClasses};
+
 pub(super) const ZONES: [&str; 2] = ["us-west-2a", "us-west-2b"];
+
+/// What was reported as unavailable.
+#[derive(Default)]
+pub(super) struct Heard(pub(super) Mutex<Vec<(Scope, String)>>);
+
+impl Shortages for Heard {
+    fn report<'a>(&'a self, scopes: Vec<Scope>, reason: &'a str) -> BoxFuture<'a, ()> {
+        self.0.lock().unwrap().extend(scopes.into_iter().map(|scope| (scope, reason.to_owned())));
+        async {}.boxed()
+    }
+}
+
+/// For claims that are launched one by one: nobody asks.
+pub(super) struct NoBatches;
+
+impl Records for NoBatches {
+    fn instances_named<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a str,
+    ) -> BoxFuture<'a, Result<BTreeSet<String>, String>> {
+        panic!("a claim without a batch needs no look at others")
+    }
+}
+
+/// Of a process that knows nothing of earlier ones.
+pub(super) fn parts(launcher: Arc<dyn Launcher>, records: Arc<dyn Records>, heard: Arc<Heard>) -> Parts {
+    let cluster =
+        ClusterFacts::fixed("blue", "us-west-2", "https://blue", "Y2E=", "10.100.0.10", "10.100.0.0/16");
+    Parts {
+        launcher: Arc::clone(&launcher),
+        records,
+        cluster: Arc::new(cluster),
+        shortages: heard,
+        addresses: Addresses::default(),
+        resolved: ResolvedClasses::default(),
+        templates: Arc::new(Templates::new(launcher, "blue")),
+        metrics: LaunchMetrics::default(),
+        reserved_capacity: true,
+        strict_min_values: true,
+    }
+}
 
 /// As the cloud in memory has them.
 fn zone_id(zone: &str) -> &'static str {
@@ -36,7 +86,8 @@ pub(super) fn offering(kind: CapacityType, zone: &str, micro: i64) -> Offering {
 }
 
 pub(super) fn reserved(id: &str, kind: &str, zone: &str, capacity: u32) -> Offering {
-    let reservation = Reservation { id: Arc::from(id), capacity, kind: Arc::from(kind) };
+    let reservation =
+        Reservation { id: Arc::from(id), capacity, kind: Arc::from(kind), interruptible: false };
     Offering { reservation: Some(reservation), ..offering(CapacityType::Reserved, zone, 1) }
 }
 

@@ -1,36 +1,21 @@
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use api::{EC2NodeClass, NodeClaim};
 use cloud::instance::{CLUSTER_TAG, NODECLAIM_TAG};
 use cloud::launch::{FleetAnswer, FleetError};
 use cloud::memory::MemoryCloud;
-use cloud::unavailable::Scope;
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use jiff::Timestamp;
-use model::catalog::{CapacityType, InstanceType};
+use model::catalog::{CapacityType, InstanceType, Overlaid};
 use model::labels;
+use model::price::MicroDollars;
 use model::resources::PODS;
 use serde_json::json;
 
-use super::fixture::{ZONES, buying, claim, class, kind, reserved, sold_both_ways};
+use super::fixture::{Heard, NoBatches, ZONES, buying, claim, class, kind, parts, reserved, sold_both_ways};
 use crate::launch::candidates::{Terms, candidates};
 use crate::launch::fleet::{self, Asked, Images, Place};
-use crate::launch::{
-    ClusterFacts, Failure, Launch, LaunchError, LaunchMetrics, Launched, Parts, Shortages, Templates, Wanted,
-};
-use crate::nodeclass::{Addresses, ResolvedClasses};
-
-#[derive(Default)]
-struct Heard(Mutex<Vec<(Scope, String)>>);
-
-impl Shortages for Heard {
-    fn report<'a>(&'a self, scopes: Vec<Scope>, reason: &'a str) -> BoxFuture<'a, ()> {
-        self.0.lock().unwrap().extend(scopes.into_iter().map(|scope| (scope, reason.to_owned())));
-        async {}.boxed()
-    }
-}
+use crate::launch::{Failure, Launch, LaunchError, Launched, Wanted};
 
 struct World {
     cloud: Arc<MemoryCloud>,
@@ -49,19 +34,7 @@ fn world() -> World {
 
 /// A process that has just begun to lead and knows nothing of earlier ones.
 fn process(cloud: &Arc<MemoryCloud>, heard: &Arc<Heard>) -> Launch {
-    let cluster =
-        ClusterFacts::fixed("blue", "us-west-2", "https://blue", "Y2E=", "10.100.0.10", "10.100.0.0/16");
-    Launch::new(Parts {
-        launcher: Arc::clone(cloud) as _,
-        cluster: Arc::new(cluster),
-        shortages: Arc::clone(heard) as _,
-        addresses: Addresses::default(),
-        resolved: ResolvedClasses::default(),
-        templates: Arc::new(Templates::new(Arc::clone(cloud) as _, "blue")),
-        metrics: LaunchMetrics::default(),
-        reserved_capacity: true,
-        strict_min_values: true,
-    })
+    Launch::new(parts(Arc::clone(cloud) as _, Arc::new(NoBatches), Arc::clone(heard)))
 }
 
 impl World {
@@ -105,6 +78,35 @@ async fn a_launch_tells_everything_the_claim_is_to_say() {
     assert_eq!(instance.tags[NODECLAIM_TAG], "claim-1");
     assert_eq!(instance.tags[CLUSTER_TAG], "blue");
     assert!(instance.belongs_to("blue"));
+}
+
+#[tokio::test]
+async fn overlays_decide_what_is_launched_and_are_written_on_the_claim() {
+    let mut world = world();
+    let device = |launched: &Launched| {
+        (launched.capacity.get("example.com/dongle"), launched.allocatable.get("example.com/dongle"))
+    };
+    let plain = world.launch(&claim(buying(&["on-demand"]))).await.unwrap();
+    assert_eq!(plain.instance_type, "a.large");
+    for key in [labels::PRICE_OVERLAY_APPLIED, labels::CAPACITY_OVERLAY_APPLIED] {
+        assert!(!plain.annotations.contains_key(key), "{key}");
+    }
+
+    let dear = &mut world.types[1];
+    dear.capacity.insert("example.com/dongle", "2".parse().unwrap());
+    dear.offerings.iter_mut().for_each(|offering| offering.price = MicroDollars::new(1));
+    dear.overlaid = Overlaid { price: true, capacity: true };
+    let mut second = claim(buying(&["on-demand"]));
+    (second.metadata.name, second.metadata.uid) = (Some("claim-2".into()), Some("uid-2".into()));
+    let requests = second.spec.resources.as_mut().unwrap().requests.as_mut().unwrap();
+    requests.insert("example.com/dongle".to_owned(), "1".into());
+    let launched = world.launch(&second).await.unwrap();
+    assert_eq!(launched.instance_type, "b.large");
+    assert_eq!(device(&launched), ("2".parse().unwrap(), "2".parse().unwrap()));
+    assert_eq!(launched.price, Some(MicroDollars::new(1)));
+    for key in [labels::PRICE_OVERLAY_APPLIED, labels::CAPACITY_OVERLAY_APPLIED] {
+        assert_eq!(launched.annotations.get(key).map(String::as_str), Some("true"), "{key}");
+    }
 }
 
 #[tokio::test]
@@ -241,7 +243,7 @@ fn error(code: &str, zone: &str) -> FleetError {
         instance_type: Some("a.large".to_owned()),
         zone: Some(zone.to_owned()),
         subnet_id: Some("subnet-a".to_owned()),
-        ..FleetError::too_few_instances()
+        ..FleetError::default()
     }
 }
 
@@ -252,7 +254,7 @@ fn learned(codes: &[&str], buying_: CapacityType, group: Option<&str>) -> Vec<St
     let wanted = Wanted::of(&claim(buying(&[buying_.as_str()]))).unwrap();
     let left = candidates(&types, &wanted, &Terms::default()).unwrap();
     let images = Images::of(class().status.unwrap().amis.as_deref().unwrap());
-    let shapes = fleet::shapes(&left, buying_, &images, false, &BTreeSet::new());
+    let shapes = fleet::shapes(&left, buying_, &images, false);
     let places: Vec<(String, Place<'_>)> =
         shapes.values().flatten().map(|place| ("template".to_owned(), *place)).collect();
     let errors = codes.iter().map(|code| error(code, ZONES[0])).collect();

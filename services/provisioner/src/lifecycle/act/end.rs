@@ -25,6 +25,9 @@ impl Hands {
             message,
             "deleting nodeclaim, it took too long"
         );
+        if !is_launched {
+            self.cluster.launch_failed(&job.name, &message).await;
+        }
         let outcome = self.delete(job, expired.reason()).await?;
         self.health.report(&job.claim, Registered::No { reason, message });
         Ok(outcome)

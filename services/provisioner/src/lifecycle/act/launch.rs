@@ -45,7 +45,7 @@ impl Hands {
                 }
             },
         };
-        let types = self.catalog.instance_types(name);
+        let types = self.catalog.instance_types(name, pool_of(&job.claim));
         Ok(self.launch.launch(&job.claim, &class, types.as_ref().map(|types| types.as_slice())).await)
     }
 
@@ -61,6 +61,7 @@ impl Hands {
             })
             .await?;
         let claim = self.writer.claim_status(&claim, |claim| record(claim, launched, job)).await?;
+        self.launch.recorded(&claim);
         info!(
             nodeclaim = &*job.name,
             nodepool = pool_of(&claim),
@@ -120,6 +121,7 @@ impl Hands {
             error = error.message,
             "launching nodeclaim failed, deleting it"
         );
+        self.cluster.launch_failed(nodeclaim, &error.message).await;
         self.delete(job, reason).await
     }
 }
@@ -127,6 +129,10 @@ impl Hands {
 /// Says whether anything changed.
 fn record(claim: &mut NodeClaim, launched: &Launched, job: &Job) -> bool {
     let status = claim.status.get_or_insert_default();
+    // Another leader was faster; what was launched for nobody is garbage collected.
+    if status.provider_id.as_ref().is_some_and(|id| !id.is_empty() && *id != launched.provider_id) {
+        return false;
+    }
     status.provider_id = Some(launched.provider_id.clone());
     status.image_id = Some(launched.image_id.clone());
     status.capacity = Some(amounts(&launched.capacity));

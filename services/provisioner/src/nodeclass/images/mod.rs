@@ -161,19 +161,22 @@ impl Images {
     }
 }
 
-/// All ids in one query; names among own and Amazon's images unless the term says whose; each term of tags by itself.
+/// All ids in one query; each other term by itself, because all fields of one term hold together. Names are searched among own
+/// and Amazon's images unless the term says whose.
 fn queries(ids: Vec<String>, terms: &[AmiSelectorTerm]) -> Vec<ImageQuery> {
     let by_ids = (!ids.is_empty()).then(|| ImageQuery { select: Select::Ids(ids), owners: Vec::new() });
     let others = terms.iter().filter(|term| term.id.is_none() && term.ssm_parameter.is_none());
     let by_term = others.filter_map(|term| {
         let owner = term.owner.clone();
-        if let Some(name) = &term.name {
-            let owners =
-                owner.map_or_else(|| vec!["self".to_owned(), "amazon".to_owned()], |owner| vec![owner]);
-            return Some(ImageQuery { select: Select::Names(vec![name.clone()]), owners });
-        }
         let tags: Vec<TagFilter> =
             term.tags.iter().flatten().map(|(key, value)| TagFilter::from_term(key, value)).collect();
+        if let Some(name) = term.name.clone() {
+            let owners =
+                owner.map_or_else(|| vec!["self".to_owned(), "amazon".to_owned()], |owner| vec![owner]);
+            let select =
+                if tags.is_empty() { Select::Names(vec![name]) } else { Select::NameAndTags(name, tags) };
+            return Some(ImageQuery { select, owners });
+        }
         (!tags.is_empty())
             .then(|| ImageQuery { select: Select::Tags(tags), owners: owner.into_iter().collect() })
     });
@@ -201,5 +204,18 @@ mod tests {
             [vec![], vec!["self".to_owned(), "amazon".to_owned()], vec!["123".to_owned()], vec![]]
         );
         assert_eq!(found[3].select, Select::Tags(vec![TagFilter::exists("k")]));
+    }
+
+    #[test]
+    fn name_and_tags_of_one_term_both_hold() {
+        let term = AmiSelectorTerm {
+            name: Some("golden-*".into()),
+            tags: Some([("stage".to_owned(), "prod".to_owned())].into()),
+            ..AmiSelectorTerm::default()
+        };
+        let [query] = &queries(Vec::new(), &[term])[..] else { panic!("one query a term") };
+        let tags = vec![TagFilter::is("stage", "prod")];
+        assert_eq!(query.select, Select::NameAndTags("golden-*".into(), tags));
+        assert_eq!(query.owners, ["self", "amazon"]);
     }
 }

@@ -33,10 +33,11 @@ use outcome::{Check, Verdict};
 
 const GOOD_FOR: Duration = Duration::from_mins(30);
 const DEPENDENCIES: [&str; 4] = ["AMIsReady", "InstanceProfileReady", "SecurityGroupsReady", "SubnetsReady"];
-const NOT_READY: &str = "DependenciesNotReady";
+pub(super) const DEPENDENCIES_NOT_READY: &str = "DependenciesNotReady";
 
-/// Types by class name; `None` before the catalogue has arrived.
-pub type TypesOf = Arc<dyn Fn(&str) -> Option<Arc<Vec<InstanceType>>> + Send + Sync>;
+/// Types of a class; those without an available offering cannot be used with it. `None` before the catalogue has arrived.
+pub type TypesOf =
+    Arc<dyn Fn(&EC2NodeClass, Option<&PlacementGroup>) -> Option<Vec<InstanceType>> + Send + Sync>;
 
 pub(super) struct Validation {
     pub(super) kube: Client,
@@ -101,7 +102,7 @@ impl Validation {
         if let Some(known) = self.verdicts.get(&key) {
             return Outcome::Found(known);
         }
-        let Some(types) = (self.types)(&key.0) else { return Outcome::NotYet };
+        let Some(types) = (self.types)(class, group) else { return Outcome::NotYet };
         match self.try_out(class, group, &types).await {
             Ok(finding) => {
                 self.verdicts.put(key, finding.clone());
@@ -131,7 +132,7 @@ impl Validation {
         let images = Images::of(status.and_then(|s| s.amis.as_deref()).unwrap_or_default());
         let family = template::family(class);
         let Some(choice) = choice::choose(types, &pools, &images, family.is_windows()) else {
-            return Err("no instance type of the catalogue fits an image of the class yet".to_owned());
+            return Err("no instance type that the class can use fits one of its images".to_owned());
         };
         let wanted = wanted(&pools);
         let setting = Setting {
@@ -234,9 +235,9 @@ fn dependencies(class: &EC2NodeClass) -> Option<Finding> {
     let text = |which: &[&str]| format!("Awaiting {}", which.join(", "));
     let (failed, open) = (of(ConditionStatus::False), of(ConditionStatus::Unknown));
     if !failed.is_empty() {
-        return Some(Finding::fails(NOT_READY, text(&failed)));
+        return Some(Finding::fails(DEPENDENCIES_NOT_READY, text(&failed)));
     }
-    (!open.is_empty()).then(|| Finding::open(NOT_READY, text(&open)))
+    (!open.is_empty()).then(|| Finding::open(DEPENDENCIES_NOT_READY, text(&open)))
 }
 
 /// Everything a verdict depends on; any annotation that a person adds asks for a new one.

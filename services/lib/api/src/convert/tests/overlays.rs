@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use model::catalog::{CapacityType, InstanceType, LabelMap, Offering};
+use model::catalog::{CapacityType, InstanceType, LabelMap, Offering, Overlaid};
 use model::pool::NodePool as Pool;
 use model::price::MicroDollars;
 use model::resources::Resources;
@@ -77,6 +77,9 @@ fn of_two_equal_ones_on_the_same_price_one_is_left_out_entirely() {
 #[test]
 fn capacity_is_added_to_the_type() {
     let applied = apply(pools(), &[overlay_of("a", "capacity: {smarter-devices/fuse: '20'}")]);
-    assert_eq!(applied.pools[0].instance_types[0].capacity.get("smarter-devices/fuse").to_string(), "20");
+    let kind = &applied.pools[0].instance_types[0];
+    assert_eq!(kind.capacity.get("smarter-devices/fuse").to_string(), "20");
+    assert_eq!((kind.overlaid.capacity, kind.overlaid.price), (true, false));
+    assert_eq!(applied.pools[0].instance_types[1].overlaid, Overlaid::default());
     assert!(applied.conflicts.is_empty());
 }

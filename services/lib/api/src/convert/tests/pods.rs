@@ -69,24 +69,37 @@ overhead: {cpu: 250m, memory: 120Mi}
     assert_eq!(requests(yaml), ("3250m".to_owned(), "1144Mi".to_owned()));
 }
 
+/// The CPU of a pod that asks for `asked`, with the rest of its container's status and of its own.
+fn resized(asked: &str, container: &str, status: &str) -> String {
+    let written: Pod = object(&format!(
+        "
+metadata: {{name: a}}
+spec: {{containers: [{{name: c, resources: {{requests: {{cpu: {asked}}}}}}}]}}
+status: {{containerStatuses: [{{name: c, image: '', imageID: '', ready: true, restartCount: 0, {container}}}], {status}}}
+"
+    ));
+    let spec = written.spec.as_ref().unwrap();
+    let spec = convert::pod_spec(None, spec, written.status.as_ref(), &|_| None, &At::Root).unwrap();
+    spec.requests.get(CPU).to_string()
+}
+
 #[test]
 fn a_resize_in_progress_counts_by_the_larger_side() {
-    let written: Pod = object(
-        "
-metadata: {name: a}
-spec: {containers: [{name: c, resources: {requests: {cpu: 500m}}}]}
-status: {containerStatuses: [{name: c, image: '', imageID: '', ready: true, restartCount: 0, allocatedResources: {cpu: '2'}}]}
-",
-    );
-    let spec = convert::pod_spec(
-        None,
-        written.spec.as_ref().unwrap(),
-        written.status.as_ref(),
-        &|_| None,
-        &At::Root,
-    )
-    .unwrap();
-    assert_eq!(spec.requests.get(CPU).to_string(), "2");
+    assert_eq!(resized("500m", "allocatedResources: {cpu: '2'}", ""), "2");
+    // Smaller, and not carried out yet.
+    let running = "allocatedResources: {cpu: 500m}, resources: {requests: {cpu: '1'}}";
+    assert_eq!(resized("500m", running, ""), "1");
+}
+
+#[test]
+fn a_resize_that_is_infeasible_counts_by_what_the_container_has() {
+    let has = "allocatedResources: {cpu: '1'}, resources: {requests: {cpu: '1'}}";
+    assert_eq!(resized("64", has, ""), "64");
+    let pending = "conditions: [{type: PodResizePending, status: 'True', reason: Infeasible}]";
+    assert_eq!(resized("64", has, pending), "1");
+    assert_eq!(resized("64", has, "resize: Infeasible"), "1", "before 1.33");
+    let deferred = "conditions: [{type: PodResizePending, status: 'True', reason: Deferred}]";
+    assert_eq!(resized("64", has, deferred), "64");
 }
 
 #[test]
@@ -107,6 +120,18 @@ fn host_network_makes_every_port_a_host_port() {
     let ports = "ports: [{containerPort: 8080}, {containerPort: 53, hostPort: 5353, protocol: UDP, hostIP: 10.0.0.1}]";
     assert_eq!(spec(&format!("containers: [{{name: a, {ports}}}]")).host_ports.len(), 1);
     assert_eq!(spec(&format!("hostNetwork: true\ncontainers: [{{name: a, {ports}}}]")).host_ports.len(), 2);
+}
+
+#[test]
+fn host_ports_of_sidecars_count_and_those_of_init_steps_do_not() {
+    let of = |policy: &str| {
+        let yaml = format!(
+            "containers: [{{name: a}}]\ninitContainers: [{{name: b, {policy} ports: [{{containerPort: 1, hostPort: 9100}}]}}]"
+        );
+        spec(&yaml).host_ports.iter().map(|port| port.port).collect::<Vec<_>>()
+    };
+    assert_eq!(of("restartPolicy: Always,"), [9100]);
+    assert!(of("").is_empty());
 }
 
 #[test]

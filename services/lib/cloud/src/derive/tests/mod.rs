@@ -1,6 +1,7 @@
 mod offerings;
 mod properties;
 
+use model::labels;
 use model::quantity::Quantity;
 use model::resources::{self, Resources};
 

@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use model::catalog::CapacityType;
+use model::labels;
 use model::price::MicroDollars;
 
 use super::super::*;

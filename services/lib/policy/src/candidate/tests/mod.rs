@@ -13,7 +13,7 @@ use super::*;
 use crate::consolidation::COST_UNIT;
 use crate::drain::Pod;
 use crate::drain::pdb::Pdb;
-use crate::drain::pod::{Deletion, Owner, Phase};
+use crate::drain::pod::{Deletion, Owner, Phase, Size};
 use crate::method::{Class, Method, Reason};
 
 fn now() -> Timestamp {
@@ -33,6 +33,8 @@ fn pod(name: &str) -> Resident {
             uid: Arc::from(name),
             labels: Arc::new(LabelMap::from([("app".to_owned(), name.to_owned())])),
             owner: Owner::Other,
+            priority: 0,
+            size: Size::default(),
             critical: false,
             phase: Phase::Running,
             unhealthy: false,

@@ -57,8 +57,9 @@ fn comes_to_an_end(scenario: &Scenario, from: &World, ending: &mut BTreeSet<Worl
         for event in round {
             world = scenario.after(&world, event);
         }
-        // Whoever put an annotation takes it off again, and the late pod ends.
+        // Annotations are taken off again, the late pod ends, and a taint of ours may be taken off.
         world.nodes.iter_mut().for_each(|node| node.annotated = false);
+        world.nodes.iter_mut().filter(|node| node.tainted).for_each(|node| node.guarded = false);
         world.late = None;
         for node in 0..world.nodes.len() {
             world = scenario.after(&world, Event::Drain(node));
@@ -96,7 +97,9 @@ fn scenario(name: &'static str, method: Method, nodes: usize, needs: usize) -> S
         late_is_protected: true,
         annotations: true,
         pdb: true,
+        faults: false,
         crashes: 1,
+        timeout: 4,
         last_tick: 3,
     }
 }
@@ -148,6 +151,85 @@ fn two_empty_nodes_of_which_one_may_fill_up() {
 #[test]
 fn a_drifted_node_replaced_by_one() {
     check(&scenario("drift", Method::Drift, 1, 1));
+}
+
+#[test]
+fn writes_fail_nodes_vanish_and_reading_takes_long() {
+    for (name, method, nodes, needs) in [
+        ("faulty replace", Method::SingleNode, 1, 1),
+        ("faulty delete", Method::MultiNode, 2, 0),
+        ("faulty emptiness", Method::Emptiness, 2, 0),
+        ("faulty drift", Method::Drift, 1, 1),
+    ] {
+        let quiet = scenario(name, method, nodes, needs);
+        check(&Scenario {
+            faults: true,
+            pdb: false,
+            annotations: false,
+            crashes: u8::from(nodes == 1),
+            last_tick: if nodes == 1 { 3 } else { 2 },
+            ..quiet
+        });
+    }
+}
+
+/// Every command ends, whatever goes on for ever.
+#[test]
+fn a_command_ends_in_every_lasting_world() {
+    let methods = [
+        (Method::SingleNode, 1, 1),
+        (Method::MultiNode, 2, 0),
+        (Method::Emptiness, 2, 0),
+        (Method::Drift, 1, 1),
+    ];
+    let slow = [Event::PassSlow; 6];
+    let worlds: [(&str, &[Event]); 5] = [
+        (
+            "every change of a Node is refused",
+            &[Event::Guard(0), Event::Pass, Event::Pass, Event::Pass, Event::NewIsReady],
+        ),
+        ("a Node is gone", &[Event::NodeVanishes(0), Event::Pass, Event::Pass, Event::Pass]),
+        ("reading takes long", &slow),
+        (
+            "the budget opens and closes",
+            &[Event::PdbCloses, Event::Pass, Event::PdbOpens, Event::Pass, Event::Pass],
+        ),
+        ("the replacement never comes", &[Event::Pass, Event::Pass, Event::Pass, Event::Pass]),
+    ];
+    for (what, events) in worlds {
+        for (method, nodes, needs) in methods {
+            let scenario = scenario(what, method, nodes, needs);
+            let mut world = scenario.start();
+            for _ in 0..60 {
+                for event in events.iter().copied().chain([Event::Tick]) {
+                    (world.pdb_changes, world.slow_reads) = (0, 0);
+                    world = scenario.after(&world, event);
+                }
+                // Every new node comes where none is meant to be missing.
+                if what != "the replacement never comes" {
+                    world = scenario.after(&world, Event::NewIsReady);
+                }
+                world.nodes.iter_mut().filter(|node| node.tainted).for_each(|node| node.guarded = false);
+            }
+            assert!(world.ended.is_some(), "{what}, {method}: {world:?}");
+        }
+    }
+}
+
+#[test]
+fn a_budget_that_opens_now_and_then_costs_no_replacement() {
+    for method in [Method::SingleNode, Method::Drift] {
+        let scenario = Scenario { timeout: 60, ..scenario("flapping budget", method, 1, 1) };
+        let mut world = scenario.start();
+        for round in 0..30 {
+            let flap = if round % 3 == 2 { Event::PdbOpens } else { Event::PdbCloses };
+            world.pdb_changes = 0;
+            for event in [flap, Event::Pass, Event::Pass, Event::Pass, Event::NewIsReady, Event::Tick] {
+                world = scenario.after(&world, event);
+            }
+        }
+        assert_eq!(world.ended, Some(End::Done), "{method}: {world:?}");
+    }
 }
 
 #[test]

@@ -28,6 +28,9 @@ fn member(name: &str) -> Member {
         noted: false,
         tainted: false,
         marked: false,
+        lost: false,
+        refused: None,
+        looked: None,
         obstacle: None,
         newcomers: Vec::new(),
     }
@@ -49,7 +52,6 @@ fn view(method: Method, needs: usize, members: Vec<Member>) -> View {
         proposed: at(0),
         members,
         replacements: Vec::new(),
-        looked: None,
         memory: Memory { plan: true, ..Memory::default() },
     }
 }

@@ -1,30 +1,88 @@
 //! Our process in the small world: it sees what the objects say, asks [`next_step`], and writes one thing at a time. What must
 //! hold at the irreversible step is asserted here.
 
-use super::world::{End, Mind, New, Node, Process, Scenario, World, Write};
+use super::world::{End, Mind, New, Node, Process, Scenario, Seen, World, Write};
 use super::*;
+use crate::method::Class;
+
+/// Failed writes to a node in a row after which the process gives it up.
+const MOST_FAILURES: u8 = 2;
 
 impl Scenario {
     pub(super) fn pass(&self, world: &mut World, valid: bool) {
+        self.act(world, valid, false);
+    }
+
+    /// Pods that are read now are two ticks old when the answer comes.
+    pub(super) fn slow_pass(&self, world: &mut World) {
+        self.act(world, true, true);
+    }
+
+    fn act(&self, world: &mut World, valid: bool, slow: bool) {
         if world.ended.is_some() {
             return;
         }
         let Process::Alive(mind) = &mut world.process else { return };
-        if !mind.writes.is_empty() {
-            let write = mind.writes.remove(0);
-            self.write(world, write);
+        if let Some(&write) = mind.writes.first() {
+            if self.is_refused(world, write) {
+                self.fail(world);
+            } else {
+                self.succeed(world);
+            }
             return;
         }
         let mut mind = mind.clone();
-        self.decide(world, &mut mind, valid);
+        self.decide(world, &mut mind, valid, slow);
         world.process = Process::Alive(mind);
     }
 
-    fn decide(&self, world: &mut World, mind: &mut Mind, valid: bool) {
+    fn is_refused(&self, world: &World, write: Write) -> bool {
+        match write {
+            Write::Taint(i) => world.nodes[i].guarded || world.nodes[i].lost,
+            Write::Untaint(i) => world.nodes[i].guarded && world.nodes[i].tainted,
+            _ => false,
+        }
+    }
+
+    fn succeed(&self, world: &mut World) {
+        let Process::Alive(mind) = &mut world.process else { return };
+        let write = mind.writes.remove(0);
+        if let Write::Release(i) = write {
+            mind.members.retain(|member| *member != i);
+        }
+        if let Some(i) = write.node() {
+            mind.seen[i].failures = 0;
+        }
+        self.write(world, write);
+    }
+
+    /// The first write that is under way fails, and with it the others to that node: they are decided anew.
+    pub(super) fn fail(&self, world: &mut World) -> bool {
+        let Process::Alive(mind) = &mut world.process else { return false };
+        let Some(write) = mind.writes.first().copied() else { return false };
+        match write.node() {
+            None => drop(mind.writes.remove(0)),
+            Some(i) => {
+                // A replacement is dropped only when all reasons are off.
+                let dropping = mind.writes.contains(&Write::DropNew);
+                mind.writes.retain(|other| !dropping && other.node() != Some(i));
+                mind.seen[i].failures = (mind.seen[i].failures + 1).min(MOST_FAILURES);
+                world.excused |= mind.seen[i].failures == MOST_FAILURES;
+            }
+        }
+        true
+    }
+
+    fn decide(&self, world: &mut World, mind: &mut Mind, valid: bool, slow: bool) {
         let view = self.view(world, mind);
         let traces = |node: &Node| node.noted || node.tainted || node.marked;
-        if view.members.is_empty() && mind.looked.is_none() && !mind.plan {
-            // Nothing to take over; what an interrupted roll-back left is swept.
+        if view.members.is_empty() && !mind.plan {
+            // Nothing to take over; what an interrupted roll-back left is swept, and what was released is taken over anew.
+            let noted = |i: &usize| world.nodes[*i].noted && !world.nodes[*i].gone;
+            mind.members = (0..self.nodes).filter(noted).collect();
+            if !mind.members.is_empty() {
+                return;
+            }
             let all: Vec<Member> = (0..self.nodes).map(|i| self.member(world, mind, i)).collect();
             let stray = strays(&all);
             let named = |i: &usize| stray.contains(&all[*i].claim);
@@ -36,12 +94,18 @@ impl Scenario {
             }
             return;
         }
-        if view.members.iter().all(|m| m.leaving || (m.noted && m.tainted)) && mind.tainted.is_none() {
+        if view.members.iter().all(|m| m.leaving || m.lost || m.tainted) && mind.tainted.is_none() {
             mind.tainted = view.members.iter().any(|m| m.tainted).then_some(world.time);
         }
         let view = self.view(world, mind);
+        let initialized = view.replacements.iter().filter(|r| r.initialized.is_some()).count();
+        let is_ready = view.members.iter().all(|m| m.leaving || m.marked) && initialized >= self.needs;
+        if is_ready && mind.ready.is_none() {
+            (mind.ready, mind.stale_reads) = (Some(world.time), 0);
+        }
+        let view = self.view(world, mind);
         let index = |claim: &Arc<str>| claim.parse::<usize>().unwrap();
-        match next_step(&view, &Self::timing(), at(world.time)) {
+        match next_step(&view, &self.timing(), at(world.time)) {
             Step::Wait { .. } => {}
             Step::Validate if valid => mind.validated = true,
             Step::Validate => mind.giving_up = true,
@@ -50,18 +114,28 @@ impl Scenario {
                     let node = world.nodes[i];
                     mind.writes.extend((!node.noted).then_some(Write::Note(i)));
                     mind.writes.extend((!node.tainted).then_some(Write::Taint(i)));
-                    mind.writes.extend((!node.marked).then_some(Write::Mark(i)));
                 }
             }
-            Step::Look => {
-                mind.looked = Some(world.time);
-                mind.seen = (0..self.nodes)
-                    .map(|i| {
-                        let here = world.late == Some(i);
-                        (self.is_held(world, i) || (here && !self.has_own_pods()), here && mind.plan)
-                    })
-                    .collect();
-                world.nodes.iter_mut().for_each(|node| node.changed_since_look = false);
+            Step::Mark(claims) => mind.writes.extend(claims.iter().map(index).map(Write::Mark)),
+            Step::Look(claims) => {
+                mind.stale_reads = if slow { mind.stale_reads + 1 } else { 0 };
+                for i in claims.iter().map(index) {
+                    let here = world.late == Some(i);
+                    mind.seen[i] = Seen {
+                        looked: Some(world.time),
+                        protected: self.is_protected(world, i) || (here && !self.has_own_pods()),
+                        pdb_closed: self.waits_for_pdb(world) && self.method.class() == Class::Graceful,
+                        landed: here && mind.plan,
+                        failures: mind.seen[i].failures,
+                    };
+                    world.nodes[i].changed_since_look = false;
+                }
+                if slow {
+                    world.slow_reads += 1;
+                    world.excused |= mind.stale_reads >= 5;
+                    world.tick();
+                    world.tick();
+                }
             }
             Step::Replace => {
                 assert!(mind.plan, "{}: orders without knowing what: {world:?}", self.name);
@@ -72,22 +146,31 @@ impl Scenario {
                     New::Ready { since, .. } => since,
                     _ => 0,
                 };
-                let fresh = mind.looked.is_some_and(|looked| looked >= ready && world.time - looked <= 1);
-                assert!(fresh, "{}: deletes without having looked right before: {world:?}", self.name);
                 for i in claims.iter().map(index) {
+                    let fresh =
+                        mind.seen[i].looked.is_some_and(|looked| looked >= ready && world.time - looked <= 1);
+                    assert!(fresh, "{}: deletes without having looked right before: {world:?}", self.name);
                     mind.writes.push(Write::Delete(i, world.nodes[i].version));
                 }
             }
-            Step::Drop(_) => {
+            Step::Drop { .. } => {
+                let late = world.time > self.timeout;
+                assert!(
+                    world.excused || late,
+                    "{}: a replacement is dropped for no lasting reason: {world:?}",
+                    self.name
+                );
                 let marked = |i: &usize| world.nodes[*i].marked && !world.nodes[*i].leaving;
                 mind.writes.extend((0..self.nodes).filter(marked).map(Write::Unmark));
                 mind.writes.push(Write::DropNew);
             }
             Step::Undo { claims, .. } => {
+                let partly = self.method.may_shrink() && claims.len() < mind.members.len() && !mind.giving_up;
                 for i in claims.iter().map(index) {
                     mind.writes.extend([Write::Unmark(i), Write::Untaint(i), Write::Unnote(i)]);
+                    mind.writes.extend(partly.then_some(Write::Release(i)));
                 }
-                mind.giving_up = true;
+                mind.giving_up |= !partly;
             }
             Step::Done => world.ended = Some(End::Done),
             Step::RolledBack(_) => {
@@ -101,7 +184,7 @@ impl Scenario {
     fn write(&self, world: &mut World, write: Write) {
         match write {
             Write::Note(i) => self.on(world, i, |node| node.noted = true),
-            Write::Taint(i) => self.on(world, i, |node| node.tainted = true),
+            Write::Taint(i) => self.on(world, i, |node| node.tainted = !node.lost),
             Write::Mark(i) => self.on(world, i, |node| node.marked = true),
             Write::Unmark(i) => self.on(world, i, |node| node.marked = false),
             Write::Untaint(i) => self.on(world, i, |node| {
@@ -120,6 +203,7 @@ impl Scenario {
                 }
             }
             Write::Delete(i, version) => self.delete(world, i, version, false),
+            Write::Release(_) => {}
         }
     }
 
@@ -148,15 +232,20 @@ impl Scenario {
             return;
         }
         let name = self.name;
-        assert!(node.noted && node.tainted, "{name}: deleted without note and taint: {world:?}");
+        assert!(
+            node.noted && (node.tainted || node.lost),
+            "{name}: deleted without note and taint: {world:?}"
+        );
         let late_here = world.late == Some(i);
         assert!(
             !(late_here && self.late_is_protected),
             "{name}: a protected pod that had landed is on a node that we delete: {world:?}"
         );
         // Since the look of a process that is gone, anything may have come to hold the node; draining waits for that.
+        let graceful = self.method.class() == Class::Graceful;
+        let held = self.is_protected(world, i) || (graceful && self.waits_for_pdb(world));
         assert!(
-            late || !self.is_held(world, i) || node.changed_since_look,
+            late || !held || node.changed_since_look,
             "{name}: deleted although the last look had seen what holds it: {world:?}"
         );
         assert!(
@@ -169,24 +258,28 @@ impl Scenario {
 
     fn member(&self, world: &World, mind: &Mind, i: usize) -> Member {
         let node = world.nodes[i];
-        let (held, landed) = mind.seen.get(i).copied().unwrap_or_default();
+        let seen = mind.seen[i];
+        let spent = Blocked::Pdb {
+            pod: "default/own".to_owned(),
+            block: PdbBlock::Spent { budget: "default/all".to_owned(), healthy: 1, desired: 1 },
+        };
+        let protected = seen.protected.then_some(Blocked::NodeAnnotation);
         Member {
             leaving: node.leaving,
             noted: node.noted,
             tainted: node.tainted,
             marked: node.marked,
-            obstacle: held.then_some(Blocked::NodeAnnotation),
-            newcomers: if landed { vec!["default/late".to_owned()] } else { Vec::new() },
+            lost: node.lost,
+            refused: (seen.failures == MOST_FAILURES).then(|| "forbidden".to_owned()),
+            looked: seen.looked.map(at),
+            obstacle: protected.or_else(|| seen.pdb_closed.then_some(spent)),
+            newcomers: if seen.landed { vec!["default/late".to_owned()] } else { Vec::new() },
             ..member(&i.to_string())
         }
     }
 
     /// As the service would build it: from the proposal, or from the notes alone.
     fn view(&self, world: &World, mind: &Mind) -> View {
-        let belongs = |i: &usize| {
-            let node = world.nodes[*i];
-            !node.gone && (node.noted || (mind.plan && !mind.giving_up))
-        };
         let new = |initialized: Option<i64>, used, leaving| Replacement {
             used,
             leaving,
@@ -203,15 +296,38 @@ impl Scenario {
             removes: self.nodes,
             needs: self.needs,
             proposed: at(0),
-            members: (0..self.nodes).filter(belongs).map(|i| self.member(world, mind, i)).collect(),
+            members: mind
+                .members
+                .iter()
+                .filter(|i| !world.nodes[**i].gone)
+                .map(|&i| self.member(world, mind, i))
+                .collect(),
             replacements,
-            looked: mind.looked.map(at),
             memory: Memory {
                 plan: mind.plan,
                 validated: mind.validated,
                 tainted: mind.tainted.map(at),
+                ready: mind.ready.map(at),
+                stale_reads: u32::from(mind.stale_reads),
                 giving_up: mind.giving_up.then_some(Why::Abandoned),
             },
+        }
+    }
+}
+
+impl Write {
+    /// The member it is about.
+    fn node(self) -> Option<usize> {
+        match self {
+            Self::Order | Self::DropNew => None,
+            Self::Note(i)
+            | Self::Taint(i)
+            | Self::Mark(i)
+            | Self::Delete(i, _)
+            | Self::Unmark(i)
+            | Self::Untaint(i)
+            | Self::Unnote(i)
+            | Self::Release(i) => Some(i),
         }
     }
 }

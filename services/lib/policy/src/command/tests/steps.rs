@@ -11,9 +11,25 @@ fn under_way(needs: usize, members: Vec<Member>) -> View {
     let mut view = view(Method::MultiNode, needs, members);
     view.memory.validated = true;
     view.memory.tainted = Some(at(16));
-    view.looked = Some(at(20));
+    view.memory.ready = Some(at(17));
+    looked(&mut view, 20);
     view.replacements = (0..needs).map(|_| replacement(None)).collect();
     view
+}
+
+fn looked(view: &mut View, seconds: i64) {
+    view.members.iter_mut().for_each(|member| member.looked = Some(at(seconds)));
+}
+
+fn spent() -> Blocked {
+    Blocked::Pdb {
+        pod: "default/web".to_owned(),
+        block: PdbBlock::Spent { budget: "default/web".to_owned(), healthy: 1, desired: 1 },
+    }
+}
+
+fn drop_new(why: Why) -> Step {
+    Step::Drop { claims: claims(&["new"]), why }
 }
 
 #[test]
@@ -35,25 +51,33 @@ fn drift_is_taken_at_once() {
 
 #[test]
 fn what_is_missing_on_members_is_written_before_anything_else() {
-    let half = Member { marked: false, ..taken("b") };
+    let half = Member { tainted: false, marked: false, ..taken("b") };
     let mut view = under_way(1, vec![taken("a"), half]);
     view.replacements.clear();
     assert_eq!(step(&view, 20), Step::Take(claims(&["b"])));
+    view.members[1].tainted = true;
+    assert_eq!(step(&view, 20), Step::Replace, "the reason is written once there are replacements");
+    view.replacements = vec![replacement(None)];
+    assert_eq!(step(&view, 20), Step::Mark(claims(&["b"])));
 }
 
 #[test]
 fn the_scheduler_gets_time_to_see_the_taint_before_pods_are_read() {
-    let mut view = under_way(0, vec![taken("a")]);
-    view.looked = None;
+    let unmarked = Member { marked: false, ..taken("a") };
+    let mut view = under_way(0, vec![unmarked]);
+    view.members[0].looked = None;
     view.memory.tainted = None;
     let what = Waiting::Scheduler;
     assert_eq!(step(&view, 30), Step::Wait { until: Some(at(31)), what });
     view.memory.tainted = Some(at(30));
     assert_eq!(step(&view, 30), Step::Wait { until: Some(at(31)), what });
-    assert_eq!(step(&view, 31), Step::Look);
-    view.looked = Some(at(30));
-    assert_eq!(step(&view, 31), Step::Look, "a look before the taint had settled does not count");
-    view.looked = Some(at(31));
+    assert_eq!(step(&view, 31), Step::Mark(claims(&["a"])), "later than any binding under way");
+    view.members[0].marked = true;
+    view.memory.ready = Some(at(31));
+    assert_eq!(step(&view, 31), Step::Look(claims(&["a"])));
+    looked(&mut view, 30);
+    assert_eq!(step(&view, 31), Step::Look(claims(&["a"])), "a look before that does not count");
+    looked(&mut view, 31);
     assert_eq!(step(&view, 31), Step::Delete(claims(&["a"])));
 }
 
@@ -67,26 +91,82 @@ fn replacements_are_ordered_after_the_first_look_and_awaited() {
     view.replacements = vec![replacement(Some(40)), replacement(None)];
     let until = Some(at(600));
     assert_eq!(step(&view, 41), Step::Wait { until, what: Waiting::Replacements });
-    view.replacements = vec![replacement(Some(40)), replacement(Some(60))];
-    assert_eq!(step(&view, 60), Step::Look, "the look of second 20 is too old");
-    view.looked = Some(at(60));
+    // However wrong the clock of the process that wrote these times is.
+    view.replacements = vec![replacement(Some(4000)), replacement(Some(6000))];
+    view.memory.ready = Some(at(60));
+    assert_eq!(step(&view, 60), Step::Look(claims(&["a", "b"])), "the look of second 20 is too old");
+    looked(&mut view, 60);
     assert_eq!(step(&view, 60), Step::Delete(claims(&["a", "b"])));
-    assert_eq!(step(&view, 63), Step::Look, "and so is one of three seconds ago");
+    assert_eq!(step(&view, 66), Step::Look(claims(&["a", "b"])), "and so is one of six seconds ago");
+    looked(&mut view, 20);
+    view.members[0].looked = Some(at(66));
+    assert_eq!(
+        step(&view, 66),
+        Step::Look(claims(&["a", "b"])),
+        "what was planned together is read together"
+    );
+    view.memory.stale_reads = 5;
+    let Step::Drop { why, .. } = step(&view, 66) else { panic!("must be taken back") };
+    assert_eq!(why, Why::ReadTooSlowly { seconds: 5 });
+}
+
+#[test]
+fn empty_nodes_do_not_wait_for_each_other() {
+    let mut view = under_way(0, vec![taken("a"), taken("b")]);
+    view.method = Method::Emptiness;
+    view.members[1].looked = None;
+    assert_eq!(step(&view, 20), Step::Delete(claims(&["a"])));
+    view.members[0].leaving = true;
+    assert_eq!(step(&view, 20), Step::Look(claims(&["b"])));
+}
+
+#[test]
+fn a_spent_budget_is_waited_for_and_does_not_matter_to_drift() {
+    let held = Member { obstacle: Some(spent()), ..taken("b") };
+    let mut view = under_way(1, vec![taken("a"), held]);
+    view.replacements = vec![replacement(Some(18))];
+    let wait = |seconds| Step::Wait { until: Some(at(seconds)), what: Waiting::DisruptionBudget };
+    assert_eq!(step(&view, 21), wait(25));
+    assert_eq!(step(&view, 26), Step::Look(claims(&["a", "b"])), "and looked at again");
+    looked(&mut view, 599);
+    assert_eq!(step(&view, 600), wait(604));
+    assert!(matches!(step(&view, 601), Step::Drop { why: Why::Blocked { .. }, .. }), "until time runs out");
+    view.method = Method::Drift;
+    assert_eq!(step(&view, 600), Step::Delete(claims(&["a", "b"])));
+    let mut unordered = under_way(1, vec![Member { obstacle: Some(spent()), ..taken("a") }]);
+    unordered.replacements.clear();
+    assert_eq!(step(&unordered, 21), wait(25), "nothing is launched meanwhile");
+    unordered.method = Method::Emptiness;
+    unordered.needs = 0;
+    assert!(matches!(step(&unordered, 21), Step::Undo { .. }), "nothing is lost by leaving an empty node");
+}
+
+#[test]
+fn a_node_that_cannot_be_written_or_is_gone_ends_the_command_or_leaves_it() {
+    let refused = Member { refused: Some("denied".to_owned()), tainted: false, marked: false, ..taken("b") };
+    let lost = Member { lost: true, tainted: false, marked: false, ..taken("b") };
+    for bad in [refused, lost] {
+        let mut view = under_way(0, vec![taken("a"), bad]);
+        let Step::Undo { claims: undone, .. } = step(&view, 21) else { panic!("must be taken back") };
+        assert_eq!(undone, claims(&["a", "b"]));
+        view.method = Method::Emptiness;
+        let Step::Undo { claims: undone, .. } = step(&view, 21) else { panic!("one goes back") };
+        assert_eq!(undone, claims(&["b"]), "the others go on");
+    }
 }
 
 #[test]
 fn what_has_come_to_hold_a_member_takes_everything_back() {
     let by = Blocked::Pdb {
         pod: "default/web".to_owned(),
-        block: PdbBlock::Spent { budget: "default/web".to_owned(), healthy: 1, desired: 1 },
+        block: PdbBlock::Several(vec!["default/one".to_owned(), "default/two".to_owned()]),
     };
+    let why = Why::Blocked { node: Arc::from("node-b"), by: by.clone() };
     let held = Member { obstacle: Some(by), ..taken("b") };
     let mut view = under_way(1, vec![taken("a"), held]);
-    assert_eq!(step(&view, 30), Step::Drop(claims(&["new"])), "the replacement that nobody uses goes first");
+    assert_eq!(step(&view, 30), drop_new(why.clone()), "the replacement that nobody uses goes first");
     view.replacements.clear();
-    let Step::Undo { claims: undone, why } = step(&view, 31) else { panic!("must be taken back") };
-    assert_eq!(undone, claims(&["a", "b"]));
-    assert!(why.to_string().contains("PDB default/web"), "{why}");
+    assert_eq!(step(&view, 31), Step::Undo { claims: claims(&["a", "b"]), why: why.clone() });
     view.memory.giving_up = Some(why.clone());
     view.members = vec![member("a"), member("b")];
     assert_eq!(step(&view, 32), Step::RolledBack(why));
@@ -126,9 +206,9 @@ fn a_replacement_that_fails_takes_the_command_back() {
 fn time_runs_out_only_while_something_is_missing() {
     let mut view = under_way(1, vec![taken("a")]);
     assert!(matches!(step(&view, 600), Step::Wait { .. }));
-    assert_eq!(step(&view, 601), Step::Drop(claims(&["new"])));
+    assert_eq!(step(&view, 601), drop_new(Why::TimedOut { minutes: 10 }));
     view.replacements = vec![replacement(Some(600))];
-    view.looked = Some(at(601));
+    looked(&mut view, 601);
     assert_eq!(step(&view, 601), Step::Delete(claims(&["a"])), "ready in time, deleted a moment later");
 }
 
@@ -156,7 +236,7 @@ fn a_node_that_somebody_else_removes_ends_the_plan_and_keeps_its_replacement() {
     let Step::Undo { claims: undone, why } = step(&view, 30) else { panic!("must be taken back") };
     assert_eq!((undone, why), (claims(&["b"]), Why::MemberLost), "the pods of a will need the replacement");
     view.replacements = vec![replacement(Some(29))];
-    view.looked = Some(at(30));
+    looked(&mut view, 30);
     assert_eq!(
         step(&view, 30),
         Step::Delete(claims(&["b"])),
@@ -164,7 +244,7 @@ fn a_node_that_somebody_else_removes_ends_the_plan_and_keeps_its_replacement() {
     );
     let mut vanished = under_way(1, vec![taken("b")]);
     vanished.removes = 2;
-    assert_eq!(step(&vanished, 30), Step::Drop(claims(&["new"])));
+    assert_eq!(step(&vanished, 30), drop_new(Why::MemberLost));
 }
 
 #[test]
@@ -192,15 +272,17 @@ fn inherited(mut view: View) -> View {
 #[test]
 fn another_process_goes_on_where_everything_was_taken_and_ordered() {
     let mut view = inherited(under_way(1, vec![taken("a")]));
-    view.looked = None;
+    view.members[0].looked = None;
     assert!(matches!(step(&view, 30), Step::Wait { what: Waiting::Scheduler, .. }));
     view.memory.tainted = Some(at(30));
-    assert_eq!(step(&view, 31), Step::Look);
-    view.looked = Some(at(31));
     assert!(matches!(step(&view, 31), Step::Wait { what: Waiting::Replacements, .. }));
-    let unmarked = Member { marked: false, ..taken("a") };
-    let view = inherited(under_way(1, vec![unmarked]));
-    assert_eq!(step(&view, 30), Step::Take(claims(&["a"])), "a missing mark is no obstacle");
+    view.replacements = vec![replacement(Some(29))];
+    view.memory.ready = Some(at(31));
+    assert_eq!(step(&view, 31), Step::Look(claims(&["a"])));
+    looked(&mut view, 31);
+    assert_eq!(step(&view, 31), Step::Delete(claims(&["a"])));
+    view.members[0].marked = false;
+    assert_eq!(step(&view, 31), Step::Mark(claims(&["a"])), "a missing mark is no obstacle");
 }
 
 #[test]
@@ -213,7 +295,7 @@ fn another_process_takes_back_what_is_not_complete() {
     assert!(matches!(step(&unordered, 30), Step::Undo { why: Why::Abandoned, .. }));
     let mut partly = inherited(under_way(2, vec![taken("a"), taken("b")]));
     partly.replacements.truncate(1);
-    assert_eq!(step(&partly, 30), Step::Drop(claims(&["new"])));
+    assert_eq!(step(&partly, 30), drop_new(Why::Abandoned));
     let mut undone = inherited(under_way(0, vec![taken("a")]));
     undone.removes = 2;
     assert!(matches!(step(&undone, 30), Step::Undo { why: Why::Abandoned, .. }));

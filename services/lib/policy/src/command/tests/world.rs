@@ -1,12 +1,11 @@
 //! A cluster small enough to look at all of it: up to two nodes that go, a replacement, a pod that the scheduler may still bind,
 //! somebody who deletes, and our process, which may die between any two writes, or lose the lead with deletions under way.
 //!
-//! One tick is a second. The scheduler acts on a view that is at most one tick old, which is what the settle time assumes. What
-//! holds every node (the budget) and what holds one (an annotation) each come once; more of the same adds no new order.
+//! One tick is a second. The scheduler acts on a view that is at most one tick old, which is what the settle time assumes. An
+//! annotation comes once, the budget closes twice; more of the same adds no new order. Writes fail, the API server refuses every
+//! change of a Node, a Node goes while its claim stays, and reading pods takes long.
 
 use super::*;
-
-pub(super) const TICKS_TO_GIVE_UP: i64 = 4;
 
 #[derive(Clone, Debug)]
 pub(super) struct Scenario {
@@ -19,7 +18,11 @@ pub(super) struct Scenario {
     /// Annotations come, and the PDB closes: left out where another scenario has them, to keep the walk short.
     pub(super) annotations: bool,
     pub(super) pdb: bool,
+    /// Writes fail, or are refused for good; the Node goes while its claim stays; reading takes long.
+    pub(super) faults: bool,
     pub(super) crashes: u8,
+    /// Ticks after which the command is given up.
+    pub(super) timeout: i64,
     /// Exploration stops advancing the clock here.
     pub(super) last_tick: i64,
 }
@@ -39,6 +42,11 @@ pub(super) struct World {
     /// Deletions that a process had sent when it lost the lead, and that the API server has not seen yet.
     pub(super) late_deletions: Vec<(usize, u8)>,
     pub(super) crashes: u8,
+    /// Writes that failed, and reads that took too long.
+    pub(super) failures: u8,
+    pub(super) slow_reads: u8,
+    /// Something happened that may cost a replacement: a protected pod, a lost node, a failed or refused write.
+    pub(super) excused: bool,
     pub(super) others_deleted: bool,
     pub(super) ended: Option<End>,
 }
@@ -47,6 +55,10 @@ pub(super) struct World {
 pub(super) struct Node {
     pub(super) gone: bool,
     pub(super) leaving: bool,
+    /// The Node is gone and the claim stays.
+    pub(super) lost: bool,
+    /// Every change of the Node is refused.
+    pub(super) guarded: bool,
     pub(super) noted: bool,
     pub(super) tainted: bool,
     pub(super) marked: bool,
@@ -84,13 +96,27 @@ pub(super) enum Process {
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Mind {
     pub(super) plan: bool,
+    /// The command's nodes: of the proposal, or those that were noted when the process took over.
+    pub(super) members: Vec<usize>,
     pub(super) validated: bool,
     pub(super) tainted: Option<i64>,
+    pub(super) ready: Option<i64>,
+    pub(super) stale_reads: u8,
     pub(super) giving_up: bool,
-    pub(super) looked: Option<i64>,
-    /// Per node, at that look: held, and landed.
-    pub(super) seen: Vec<(bool, bool)>,
+    /// Per node.
+    pub(super) seen: Vec<Seen>,
     pub(super) writes: Vec<Write>,
+}
+
+/// What the process knows of one node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Seen {
+    pub(super) looked: Option<i64>,
+    pub(super) protected: bool,
+    pub(super) pdb_closed: bool,
+    pub(super) landed: bool,
+    /// Writes that failed in a row.
+    pub(super) failures: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -105,6 +131,8 @@ pub(super) enum Write {
     Unmark(usize),
     Untaint(usize),
     Unnote(usize),
+    /// The command goes on without the node.
+    Release(usize),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,6 +141,14 @@ pub(super) enum Event {
     Pass,
     /// The same, with a second look that finds something else.
     PassRefused,
+    /// The same, and pods that are read are old when they arrive.
+    PassSlow,
+    /// The next write fails.
+    WriteFails,
+    /// From now on every change of the Node is refused.
+    Guard(usize),
+    /// The Node object goes, its claim stays.
+    NodeVanishes(usize),
     Crash,
     Restart,
     LateDeletion,
@@ -129,6 +165,15 @@ pub(super) enum Event {
     NewVanishes,
 }
 
+impl World {
+    pub(super) fn tick(&mut self) {
+        self.time += 1;
+        for node in &mut self.nodes {
+            node.scheduler_knows = node.tainted;
+        }
+    }
+}
+
 impl Scenario {
     pub(super) fn start(&self) -> World {
         World {
@@ -139,20 +184,28 @@ impl Scenario {
             pdb_closed: false,
             pdb_changes: 0,
             replacement: New::None,
-            process: Process::Alive(Mind { plan: true, ..Mind::default() }),
+            process: Process::Alive(Mind {
+                plan: true,
+                members: (0..self.nodes).collect(),
+                seen: vec![Seen::default(); self.nodes],
+                ..Mind::default()
+            }),
             late_deletions: Vec::new(),
             crashes: 0,
+            failures: 0,
+            slow_reads: 0,
+            excused: false,
             others_deleted: false,
             ended: None,
         }
     }
 
-    pub(super) fn timing() -> Timing {
+    pub(super) fn timing(&self) -> Timing {
         Timing {
             validation: SignedDuration::from_secs(1),
             settle: SignedDuration::from_secs(1),
             fresh: SignedDuration::from_secs(1),
-            timeout: SignedDuration::from_secs(TICKS_TO_GIVE_UP),
+            timeout: SignedDuration::from_secs(self.timeout),
         }
     }
 
@@ -181,6 +234,9 @@ impl Scenario {
         if self.pdb {
             events.extend([Event::PdbCloses, Event::PdbOpens]);
         }
+        if self.faults {
+            events.extend([Event::PassSlow, Event::WriteFails, Event::Guard(0), Event::NodeVanishes(0)]);
+        }
         events.extend([Event::NewIsReady, Event::NewIsUsed, Event::NewFails, Event::NewVanishes]);
         events
     }
@@ -191,6 +247,27 @@ impl Scenario {
         match event {
             Event::Pass => self.pass(&mut world, true),
             Event::PassRefused => self.pass(&mut world, false),
+            Event::PassSlow => {
+                if world.slow_reads < 1 {
+                    self.slow_pass(&mut world);
+                }
+            }
+            Event::WriteFails => {
+                if world.failures < 1 && self.fail(&mut world) {
+                    world.failures += 1;
+                }
+            }
+            Event::Guard(i) => {
+                world.nodes[i].guarded = true;
+                world.excused = true;
+            }
+            Event::NodeVanishes(i) => {
+                let node = &mut world.nodes[i];
+                if !node.gone && !node.leaving {
+                    (node.lost, node.tainted) = (true, false);
+                    world.excused = true;
+                }
+            }
             Event::Crash => {
                 if let Process::Alive(mind) = &world.process {
                     let sent = |write: &Write| match write {
@@ -210,20 +287,22 @@ impl Scenario {
             }
             Event::Restart => {
                 if world.process == Process::Dead {
-                    world.process = Process::Alive(Mind::default());
+                    let noted = |i: &usize| world.nodes[*i].noted && !world.nodes[*i].gone;
+                    world.process = Process::Alive(Mind {
+                        members: (0..self.nodes).filter(noted).collect(),
+                        seen: vec![Seen::default(); self.nodes],
+                        ..Mind::default()
+                    });
                 }
             }
-            Event::Tick => {
-                world.time += 1;
-                for node in &mut world.nodes {
-                    node.scheduler_knows = node.tainted;
-                }
-            }
+            Event::Tick => world.tick(),
             Event::SchedulerBinds(i) => {
                 let node = world.nodes[i];
-                if !world.late_was_bound && !node.scheduler_knows && !node.leaving && !node.gone {
+                let open = !node.scheduler_knows && !node.leaving && !node.gone && !node.lost;
+                if !world.late_was_bound && open {
                     world.late = Some(i);
                     world.late_was_bound = true;
+                    world.excused = true;
                 }
             }
             Event::Annotate(i) => {
@@ -231,10 +310,11 @@ impl Scenario {
                 if !node.gone && self.has_own_pods() {
                     node.annotated = true;
                     node.changed_since_look = true;
+                    world.excused = true;
                 }
             }
             Event::PdbCloses => {
-                if world.pdb_changes < 1 && self.has_own_pods() {
+                if world.pdb_changes < 2 && !world.pdb_closed && self.has_own_pods() {
                     world.pdb_changes += 1;
                     world.pdb_closed = true;
                     world.nodes.iter_mut().for_each(|node| node.changed_since_look = true);
@@ -244,11 +324,13 @@ impl Scenario {
             Event::SomebodyDeletes(i) => {
                 if !world.others_deleted && !world.nodes[i].leaving {
                     world.others_deleted = true;
+                    world.excused = true;
                     world.nodes[i].leaving = true;
                 }
             }
             Event::Drain(i) => {
-                if world.nodes[i].leaving && !world.nodes[i].gone && !self.is_held(&world, i) {
+                let held = self.is_protected(&world, i) || self.waits_for_pdb(&world);
+                if world.nodes[i].leaving && !world.nodes[i].gone && !held {
                     world.nodes[i] = Node { gone: true, leaving: true, ..Node::default() };
                     if world.late == Some(i) {
                         world.late = None;
@@ -268,6 +350,7 @@ impl Scenario {
             Event::NewFails => {
                 if world.replacement == New::Coming {
                     world.replacement = New::Failing;
+                    world.excused = true;
                 }
             }
             Event::NewVanishes => {
@@ -284,9 +367,14 @@ impl Scenario {
         self.method != Method::Emptiness
     }
 
-    /// A pod on the node may not be evicted now.
-    pub(super) fn is_held(&self, world: &World, i: usize) -> bool {
+    /// A pod on the node carries do-not-disrupt.
+    pub(super) fn is_protected(&self, world: &World, i: usize) -> bool {
         let late = world.late == Some(i) && self.late_is_protected;
-        late || (self.has_own_pods() && (world.nodes[i].annotated || world.pdb_closed))
+        late || (self.has_own_pods() && world.nodes[i].annotated)
+    }
+
+    /// No pod may be evicted at the moment.
+    pub(super) fn waits_for_pdb(&self, world: &World) -> bool {
+        self.has_own_pods() && world.pdb_closed
     }
 }

@@ -76,7 +76,7 @@ fn backoff_doubles_from_a_tenth_of_a_second_to_ten_and_jitter_only_shortens() {
 }
 
 fn candidate(not_before: i64, gate: Option<usize>) -> Candidate {
-    Candidate { not_before: at(not_before), gate }
+    Candidate { not_before: at(not_before), rank: pod("db").rank(), gate }
 }
 
 #[test]
@@ -103,4 +103,14 @@ fn the_longest_waiting_is_asked_for_first_and_backoff_is_kept() {
     let all = [candidate(3, None), candidate(1, None), candidate(2, None), candidate(9, None)];
     assert_eq!(admit(&all, &[], at(5), 10), [1, 2, 0]);
     assert_eq!(next_turn(&all, &[], at(5)), Some(at(9)));
+}
+
+#[test]
+fn of_equal_wait_the_lowest_priority_goes_first_and_then_the_largest() {
+    let sized = |priority, cpu_milli, memory_bytes| {
+        let pod = Pod { priority, size: Size { cpu_milli, memory_bytes }, ..pod("db") };
+        Candidate { rank: pod.rank(), ..candidate(0, None) }
+    };
+    let all = [sized(0, 100, 9), sized(0, 2000, 1), sized(10, 4000, 1), sized(0, 2000, 2), sized(-1, 50, 1)];
+    assert_eq!(admit(&all, &[], at(0), 10), [4, 3, 1, 0, 2]);
 }

@@ -233,12 +233,14 @@ impl World {
             ending: self.machine != Machine::Running,
             launched_at: Some(at(-600)),
             claim: Some("claim".into()),
+            batch: None,
         };
         let listed: Vec<InstanceSeen> =
             (self.machine != Machine::Gone).then_some(instance).into_iter().collect();
         let claim = |name: &str, noted: bool| ClaimRef {
             name: name.into(),
             instance: noted.then(|| "i-1".into()),
+            batch: None,
             registered: self.registered,
             deleting: true,
             created_at: at(-600),

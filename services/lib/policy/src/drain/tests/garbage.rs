@@ -9,6 +9,7 @@ fn instance(id: &str) -> InstanceSeen {
         ending: false,
         launched_at: Some(at(-600)),
         claim: Some(format!("claim-{id}")),
+        batch: None,
     }
 }
 
@@ -16,6 +17,7 @@ fn claim(id: &str) -> ClaimRef {
     ClaimRef {
         name: format!("claim-{id}"),
         instance: Some(id.into()),
+        batch: None,
         registered: true,
         deleting: false,
         created_at: at(-600),
@@ -48,6 +50,27 @@ fn young_ending_and_expected_instances_are_left_alone() {
     let other = ClaimRef { instance: Some("i-9".into()), ..claim("i-1") };
     assert!(twice(instance("i-1"), &[other]), "its claim runs on another instance");
     assert!(twice(InstanceSeen { claim: None, ..instance("i-1") }, &[]), "from before the tag existed");
+}
+
+#[test]
+fn an_instance_of_a_batch_is_expected_while_a_claim_of_the_batch_has_none() {
+    let shared = InstanceSeen { claim: None, batch: Some("b-2".into()), ..instance("i-1") };
+    let of_batch = |id: &str, noted: Option<&str>| ClaimRef {
+        batch: Some("b-2".into()),
+        instance: noted.map(str::to_owned),
+        ..claim(id)
+    };
+    let mut memory = Unwanted::default();
+    let mut look =
+        |claims: &[ClaimRef], second| memory.look(std::slice::from_ref(&shared), claims, at(second));
+    for n in 0..5 {
+        assert!(look(&[of_batch("a", Some("i-9")), of_batch("b", None)], n * 10).is_empty(), "b may get it");
+    }
+    assert!(look(&[of_batch("a", Some("i-9")), of_batch("b", Some("i-1"))], 60).is_empty(), "b has it");
+    let others =
+        [of_batch("a", Some("i-9")), of_batch("b", Some("i-8")), ClaimRef { instance: None, ..claim("c") }];
+    assert!(look(&others, 70).is_empty(), "seen once");
+    assert_eq!(look(&others, 80), ["i-1"], "every claim of the batch has another");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use model::catalog::LabelMap;
 use model::do_not_disrupt::DoNotDisrupt;
 
-use super::pod::{Deletion, Owner, Phase, Pod};
+use super::pod::{Deletion, Owner, Phase, Pod, Size};
 
 /// Seconds of the tests' clock, which starts at an arbitrary moment.
 fn at(seconds: i64) -> Timestamp {
@@ -30,6 +30,8 @@ fn pod(name: &str) -> Pod {
         uid: format!("uid-{name}").into(),
         labels: Arc::new(LabelMap::from([("app".into(), name.into())])),
         owner: Owner::Other,
+        priority: 0,
+        size: Size::default(),
         critical: false,
         phase: Phase::Running,
         unhealthy: false,

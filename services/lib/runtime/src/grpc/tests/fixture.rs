@@ -11,6 +11,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use proto::interruptionwatcher::v1::{
     GetStatsRequest, GetStatsResponse, ListEventsRequest, ListEventsResponse, ReplayRequest, ReplayResponse,
     interruption_watcher_client::InterruptionWatcherClient,
@@ -93,7 +94,23 @@ pub(super) fn access() -> Access {
         .allow(name, "Replay", &[Service::Provisioner], Humans::Granted)
 }
 
-/// Tokens are `ns/account` or a plain user; the user `granted` has every grant. Counts what it is asked.
+/// A token as the API server makes them, unsigned, for `subject`: `ns/account` or a plain user.
+pub(super) fn token(subject: &str) -> String {
+    token_for(subject, &CALLEE.audience(), jiff::Timestamp::now().as_second() + 3600)
+}
+
+pub(super) fn token_for(subject: &str, audience: &str, expires: i64) -> String {
+    let claims = json!({ "sub": subject, "aud": [audience], "exp": expires }).to_string();
+    format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims))
+}
+
+fn subject_of(token: &str) -> String {
+    let claims = URL_SAFE_NO_PAD.decode(token.split('.').nth(1).unwrap()).unwrap();
+    let claims: serde_json::Value = serde_json::from_slice(&claims).unwrap();
+    claims["sub"].as_str().unwrap().to_owned()
+}
+
+/// Tokens are those of [`token`]; the user `granted` has every grant, `viewer` that of reading. Counts what it is asked.
 #[derive(Clone, Default)]
 pub(super) struct Reviews {
     pub(super) tokens: Arc<AtomicUsize>,
@@ -114,25 +131,32 @@ impl Reviews {
         let mut review = asked.body.clone();
         if asked.target.contains("tokenreviews") {
             self.tokens.fetch_add(1, Ordering::SeqCst);
-            assert_eq!(review["spec"]["audiences"], json!(["rpc.karpenter.sh"]));
-            let token = review["spec"]["token"].as_str().unwrap().to_owned();
+            let audience = CALLEE.audience();
+            assert_eq!(review["spec"]["audiences"], json!([audience]));
+            let token = subject_of(review["spec"]["token"].as_str().unwrap());
             review["status"] = match token.split_once('/') {
                 _ if token == "bad" => json!({ "authenticated": false, "error": "token has expired" }),
-                _ if token == "other-audience" => {
+                _ if token == "no-audiences" => {
                     json!({ "authenticated": true, "audiences": ["https://kubernetes"], "user": { "username": "x" } })
                 }
                 Some((namespace, account)) => json!({
-                    "authenticated": true, "audiences": ["rpc.karpenter.sh"],
+                    "authenticated": true, "audiences": [audience],
                     "user": { "username": format!("system:serviceaccount:{namespace}:{account}"), "groups": ["g"] }
                 }),
                 None => json!({
-                    "authenticated": true, "audiences": ["rpc.karpenter.sh"],
+                    "authenticated": true, "audiences": [audience],
                     "user": { "username": token, "groups": ["people"] }
                 }),
             };
         } else {
             self.grants.lock().unwrap().push(review["spec"].clone());
-            review["status"] = json!({ "allowed": review["spec"]["user"] == "granted" });
+            let verb = &review["spec"]["resourceAttributes"]["verb"];
+            let allowed = match review["spec"]["user"].as_str() {
+                Some("granted") => true,
+                Some("viewer") => verb == "get",
+                _ => false,
+            };
+            review["status"] = json!({ "allowed": allowed });
         }
         Reply::Json(201, review)
     }
@@ -165,13 +189,27 @@ pub(super) async fn serve(onward: Option<Caller>) -> Running {
     serve_with(onward, SystemTime::now(), |server| server).await
 }
 
-#[allow(clippy::disallowed_methods, reason = "the test holds the handle")]
+/// As [`serve`], on another address than IPv4's loopback.
+pub(super) async fn serve_at(addr: &str) -> Running {
+    let listener = TcpListener::bind(addr).await.unwrap();
+    serve_on(listener, None, SystemTime::now(), |server| server)
+}
+
 pub(super) async fn serve_with(
     onward: Option<Caller>,
     issued_at: SystemTime,
     adjust: impl FnOnce(GrpcServer) -> GrpcServer,
 ) -> Running {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    serve_on(TcpListener::bind("127.0.0.1:0").await.unwrap(), onward, issued_at, adjust)
+}
+
+#[allow(clippy::disallowed_methods, reason = "the test holds the handle")]
+fn serve_on(
+    listener: TcpListener,
+    onward: Option<Caller>,
+    issued_at: SystemTime,
+    adjust: impl FnOnce(GrpcServer) -> GrpcServer,
+) -> Running {
     let addr = listener.local_addr().unwrap();
     let issued = subject(addr).issue(issued_at, Duration::from_secs(3600)).unwrap();
     let current = Current::new(&issued);
@@ -203,11 +241,13 @@ impl Drop for Calling {
 }
 
 impl Calling {
+    /// `token` is the subject of the token that is shown.
     pub(super) fn to(servers: &[(&str, &Running)], token: &str) -> Self {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let number = NUMBER.fetch_add(1, Ordering::SeqCst);
         let path = std::env::temp_dir().join(format!("karpenter-grpc-{}-{number}", std::process::id()));
-        std::fs::write(&path, token).unwrap();
+        let text = if token.is_empty() { String::new() } else { self::token(token) };
+        std::fs::write(&path, text).unwrap();
         let metrics = Metrics::new(Service::Provisioner);
         let outgoing = Outgoing {
             token: Some(Arc::new(TokenFile::new(&path))),

@@ -1,14 +1,22 @@
 //! Who is let in, who is not, what they are told, and how often the API server is asked about it.
 
-use std::sync::atomic::Ordering;
+use std::{sync::atomic::Ordering, time::SystemTime};
 
-use proto::interruptionwatcher::v1::{
-    GetStatsRequest, ListEventsRequest, interruption_watcher_client::InterruptionWatcherClient,
+use proto::{
+    interruptionwatcher::v1::{
+        GetStatsRequest, ListEventsRequest, interruption_watcher_client::InterruptionWatcherClient,
+    },
+    shadow::v1::{ListWritesRequest, shadow_client::ShadowClient},
 };
 use tonic::{Code, Status};
 
-use super::fixture::{Calling, PROVISIONER, Running, ask, serve};
-use crate::grpc::errors;
+use super::fixture::{Calling, PROVISIONER, Running, ask, serve, serve_with, token, token_for};
+use crate::{
+    grpc::errors,
+    shadow::{Record, Write},
+};
+
+const REPLAY: &str = "/karpenter.interruptionwatcher.v1.InterruptionWatcher/Replay";
 
 async fn replay(server: &Running, token: &str) -> Result<String, Status> {
     ask(Calling::to(&[("w-1", server)], token).peers.any(), "caller").await
@@ -50,9 +58,38 @@ async fn each_method_is_for_the_services_its_table_names() {
 }
 
 #[tokio::test]
-async fn people_may_read_and_need_a_grant_to_change_something() {
+async fn in_shadow_mode_alone_people_who_may_read_are_told_what_was_not_stored() {
+    let told = async |server: &Running, token: &str| {
+        let calling = Calling::to(&[("w-1", server)], token);
+        let request = ListWritesRequest { limit: 1 };
+        ShadowClient::new(calling.peers.any()).list_writes(request).await.map(tonic::Response::into_inner)
+    };
+    let record = Record::default();
+    let shadow = serve_with(None, SystemTime::now(), |server| server.telling_of(record.clone())).await;
+    for name in ["a", "b"] {
+        let write = Write { action: "delete".to_owned(), name: name.to_owned(), ..Write::default() };
+        record.kept().note(write, &serde_json::json!({}), jiff::Timestamp::now());
+    }
+    let answer = told(&shadow, "viewer").await.unwrap();
+    assert_eq!((answer.writes.len(), answer.writes[0].name.as_str()), (1, "b"));
+    for other in ["anna", PROVISIONER] {
+        assert_eq!(told(&shadow, other).await.unwrap_err().code(), Code::PermissionDenied, "{other}");
+    }
+    assert_eq!(told(&serve(None).await, "viewer").await.unwrap_err().code(), Code::Unimplemented);
+}
+
+#[tokio::test]
+async fn people_need_one_grant_to_read_and_another_to_change_something() {
     let server = serve(None).await;
-    list_events(&server, "anna").await.unwrap();
+    let refused = list_events(&server, "anna").await.unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied);
+    assert!(refused.message().contains("verb get on services/listevents"), "{refused}");
+    list_events(&server, "viewer").await.unwrap();
+    assert_eq!(replay(&server, "viewer").await.unwrap_err().code(), Code::PermissionDenied);
+    // A service of ours that the table does not name has no right that was not given to it there.
+    let other = list_events(&server, "kube-system/karpenter-pricing-cache").await.unwrap_err();
+    assert_eq!(other.code(), Code::PermissionDenied);
+    server.reviews.grants.lock().unwrap().clear();
     assert_eq!(replay(&server, "granted").await.unwrap(), "user granted");
     let refused = replay(&server, "anna").await.unwrap_err();
     assert_eq!(refused.code(), Code::PermissionDenied);
@@ -72,7 +109,10 @@ async fn people_may_read_and_need_a_grant_to_change_something() {
 #[tokio::test]
 async fn a_bad_token_is_refused_with_the_reason_and_what_to_do() {
     let server = serve(None).await;
-    let cases = [("bad", "token has expired"), ("other-audience", "audience is not rpc.karpenter.sh")];
+    let cases = [
+        ("bad", "token has expired"),
+        ("no-audiences", "audience is not interruption-watcher.rpc.karpenter.sh"),
+    ];
     for (token, why) in cases {
         let refused = replay(&server, token).await.unwrap_err();
         assert_eq!(
@@ -92,20 +132,95 @@ async fn a_call_without_token_is_refused_by_the_server_and_one_without_token_fil
     let missing = Calling::to(&[("w-1", &server)], "");
     let refused = ask(missing.peers.any(), "caller").await.unwrap_err();
     assert_eq!(refused.code(), Code::Unauthenticated);
-    assert!(refused.message().contains("--rpc-token-file"), "{refused}");
+    assert!(refused.message().contains("--rpc-token-dir"), "{refused}");
     assert_eq!(server.reviews.tokens.load(Ordering::SeqCst), 0);
 
-    let headers = http::HeaderMap::new();
-    let guard = crate::grpc::guard::Guard::new(
+    let refused = guard(&server).admit(REPLAY, &http::HeaderMap::new()).await.unwrap_err();
+    assert_eq!(errors::reason(&refused).as_deref(), Some("TOKEN_MISSING"));
+}
+
+fn guard(server: &Running) -> crate::grpc::guard::Guard {
+    crate::grpc::guard::Guard::new(
         super::fixture::CALLEE,
         "kube-system",
         super::fixture::access(),
         server.metrics.clone(),
         Some(server.reviews.client()),
+    )
+}
+
+fn shown(token: &str) -> http::HeaderMap {
+    let mut headers = http::HeaderMap::new();
+    headers.insert(http::header::AUTHORIZATION, format!("Bearer {token}").parse().unwrap());
+    headers
+}
+
+#[tokio::test]
+async fn what_cannot_be_a_token_for_this_service_is_refused_without_asking() {
+    let server = serve(None).await;
+    let guard = guard(&server);
+    let (now, ours) = (jiff::Timestamp::now().as_second(), super::fixture::CALLEE.audience());
+    let mut tokens = vec!["garbage".to_owned(), "a.b.c".to_owned(), "e30.e30.c2ln".to_owned()];
+    tokens.push(token_for(PROVISIONER, &ours, now - 7200));
+    // What the same caller shows to every other service, and to the API server.
+    let others = crate::Service::ALL.iter().filter(|service| **service != super::fixture::CALLEE);
+    tokens.extend(others.map(|service| token_for(PROVISIONER, &service.audience(), now + 3600)));
+    tokens.push(token_for(PROVISIONER, "rpc.karpenter.sh", now + 3600));
+    tokens.push(token_for(PROVISIONER, "https://kubernetes.default.svc", now + 3600));
+    for token in tokens {
+        let refused = guard.admit(REPLAY, &shown(&token)).await.unwrap_err();
+        assert_eq!(errors::reason(&refused).as_deref(), Some("TOKEN_REJECTED"), "{token}");
+    }
+    assert_eq!(server.reviews.tokens.load(Ordering::SeqCst), 0);
+    // A clock that is ten minutes off is no reason to refuse: the API server decides.
+    guard.admit(REPLAY, &shown(&token_for(PROVISIONER, &ours, now - 600))).await.unwrap();
+    assert_eq!(server.reviews.tokens.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_unknown_tokens_is_bounded_and_does_not_cut_off_a_known_caller() {
+    let reviews = super::fixture::Reviews::default();
+    let guard = crate::grpc::guard::Guard::new(
+        super::fixture::CALLEE,
+        "kube-system",
+        super::fixture::access(),
+        crate::Metrics::new(super::fixture::CALLEE),
+        Some(reviews.client()),
     );
-    let path = "/karpenter.interruptionwatcher.v1.InterruptionWatcher/Replay";
-    let refused = guard.admit(path, &headers).await.unwrap_err();
-    assert_eq!(errors::reason(&refused).as_deref(), Some("TOKEN_MISSING"));
+    let known = shown(&token(PROVISIONER));
+    guard.admit(REPLAY, &known).await.unwrap();
+    for second in 0..150 {
+        for number in 0..200 {
+            let _ = guard.admit(REPLAY, &shown(&token(&format!("stranger-{second}-{number}")))).await;
+        }
+        guard.admit(REPLAY, &known).await.expect("a known caller is let in");
+        tokio::time::advance(std::time::Duration::from_secs(1)).await;
+    }
+    let asked = reviews.tokens.load(Ordering::SeqCst);
+    assert!(asked <= 150 * 50 + 10, "{asked} reviews in 150 seconds");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_known_token_is_reviewed_again_in_time_and_believed_while_that_fails() {
+    let reviews = super::fixture::Reviews::default();
+    let guard = crate::grpc::guard::Guard::new(
+        super::fixture::CALLEE,
+        "kube-system",
+        super::fixture::access(),
+        crate::Metrics::new(super::fixture::CALLEE),
+        Some(reviews.client()),
+    );
+    let known = shown(&token(PROVISIONER));
+    guard.admit(REPLAY, &known).await.unwrap();
+    tokio::time::advance(std::time::Duration::from_secs(45)).await;
+    guard.admit(REPLAY, &known).await.unwrap();
+    assert_eq!(reviews.tokens.load(Ordering::SeqCst), 2, "renewed before the minute is over");
+    reviews.away.store(true, Ordering::SeqCst);
+    tokio::time::advance(std::time::Duration::from_secs(45)).await;
+    guard.admit(REPLAY, &known).await.expect("still believed");
+    tokio::time::advance(std::time::Duration::from_secs(45)).await;
+    let late = guard.admit(REPLAY, &known).await.unwrap_err();
+    assert_eq!(errors::reason(&late).as_deref(), Some("TOKEN_NOT_REVIEWED"));
 }
 
 #[tokio::test]

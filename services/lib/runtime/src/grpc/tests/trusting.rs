@@ -7,7 +7,7 @@ use std::{
 
 use tonic::Code;
 
-use super::fixture::{Calling, PROVISIONER, ask, serve, serve_with, subject};
+use super::fixture::{Calling, PROVISIONER, ask, serve, serve_at, serve_with, subject};
 use crate::grpc::{errors, published::Replica};
 
 #[tokio::test]
@@ -31,6 +31,16 @@ async fn an_expired_certificate_is_refused_even_when_published() {
     let refused = ask(calling.peers.any(), "caller").await.unwrap_err();
     assert_eq!(refused.code(), Code::Unavailable);
     assert!(refused.message().to_lowercase().contains("expired"), "{refused}");
+}
+
+#[tokio::test]
+async fn clocks_that_differ_by_ten_minutes_keep_nobody_apart() {
+    let (ten_minutes, now) = (Duration::from_secs(600), SystemTime::now());
+    for issued_at in [now - ten_minutes, now + ten_minutes] {
+        let server = serve_with(None, issued_at, |server| server).await;
+        let calling = Calling::to(&[("w-1", &server)], PROVISIONER);
+        assert_eq!(ask(calling.peers.any(), "caller").await.unwrap(), "service provisioner");
+    }
 }
 
 #[tokio::test]
@@ -130,4 +140,33 @@ async fn a_replica_that_was_restarted_elsewhere_is_found_again() {
     calling.publish(&[("w-1", &second)]);
     ask(calling.peers.any(), "caller").await.unwrap();
     assert_eq!(calling.peers.replicas(), ["w-1"]);
+}
+
+#[tokio::test]
+async fn services_talk_over_ipv6_where_ipv4_is_refused() {
+    let server = serve_at("[::1]:0").await;
+    let port = server.addr.port();
+    assert!(tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_err(), "only IPv6 listens");
+    let published = format!("{}", server.addr);
+    assert_eq!(published, format!("[::1]:{port}"), "as it stands in the trust ConfigMap");
+    let calling = Calling::to(&[("w-1", &server)], PROVISIONER);
+    assert_eq!(ask(calling.peers.any(), "caller").await.unwrap(), "service provisioner");
+}
+
+#[tokio::test]
+async fn replicas_that_cannot_be_reached_get_no_share_of_the_work() {
+    let (alive, dead) = (serve(None).await, serve(None).await);
+    let calling = Calling::to(&[("a", &alive), ("b", &dead)], PROVISIONER);
+    assert_eq!(calling.peers.replicas(), ["a", "b"], "nobody is known to be down yet");
+    dead.stop.cancel();
+    // The entry of a replica whose machine died stays published until its certificate expires.
+    while ask(calling.peers.replica("b"), "caller").await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(calling.peers.replicas(), ["a"]);
+    alive.stop.cancel();
+    while ask(calling.peers.replica("a"), "caller").await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(calling.peers.replicas(), ["a", "b"], "where all are down, all are tried");
 }

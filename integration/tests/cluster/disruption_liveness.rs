@@ -1,0 +1,187 @@
+//! What was bought is used, and nothing holds up what it does not concern: a budget over all nodes of a roll, a node that cannot
+//! be written, and minimums of flexibility for the nodes that take over.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Context, Result, ensure};
+use integration::workload::Workload;
+use integration::{Stack, Test, aws, eventually, test};
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::ResourceExt as _;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use model::labels;
+use proto::disruption::v1::CommandPhase;
+use serde_json::{Value, json};
+
+use crate::disruption_scene::{QUICK, Scene, on_demand, pool};
+
+pub(crate) fn tests() -> Vec<Test> {
+    vec![
+        test!("disruption", alone, a_roll_under_one_budget_launches_once_for_each_node),
+        test!("disruption", alone, a_node_that_cannot_be_written_holds_up_no_other_pool),
+        test!("disruption", alone, replacements_keep_the_min_values_of_their_pool),
+    ]
+}
+
+/// One budget covers the pods of all nodes, and closes while their replacements boot.
+async fn a_roll_under_one_budget_launches_once_for_each_node(stack: Stack) -> Result<()> {
+    const NODES: u32 = 4;
+    let scene = Scene::new(stack, "roll", pool(json!({"consolidateAfter": "Never"}))).await?;
+    let old: BTreeSet<String> = scene.spread("app", NODES, "1", json!({})).await?.into_iter().collect();
+    let budgets: Api<PodDisruptionBudget> =
+        Api::namespaced(scene.workload.client.clone(), &scene.workload.name);
+    let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "app"},
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "app"}}}});
+    budgets.create(&PostParams::default(), &serde_json::from_value(budget)?).await?;
+    let allow = async |most: u32| -> Result<()> {
+        let patch = Patch::Merge(json!({"spec": {"maxUnavailable": most}}));
+        budgets.patch("app", &PatchParams::default(), &patch).await?;
+        Ok(())
+    };
+    let slow = json!({"match": {"karpenter.sh/nodepool": scene.workload.name}, "bootDelayMs": 10_000});
+    aws::put(&scene.stack, "/boot", &slow)?;
+    scene.patch_pool(json!({"template": {"metadata": {"labels": {"team": "new"}}}})).await?;
+    eventually("a replacement for every node to be on its way", || async {
+        Ok((scene.workload.claims().await?.len() == 2 * NODES as usize).then_some(()))
+    })
+    .await?;
+    allow(0).await?;
+    // Every command comes to its end although no pod may be evicted.
+    eventually("all old claims to be deleted", || async {
+        let claims = scene.workload.claims().await?;
+        let deleting = claims.iter().filter(|claim| claim.metadata.deletion_timestamp.is_some()).count();
+        Ok((deleting == NODES as usize).then_some(()))
+    })
+    .await?;
+    let ready = async || -> Result<i32> {
+        let deployment = scene.workload.deployments().get("app").await?;
+        Ok(deployment.status.and_then(|status| status.ready_replicas).unwrap_or(0))
+    };
+    ensure!(ready().await? == NODES as i32, "a pod was evicted past its budget");
+    allow(1).await?;
+    let seen = Mutex::new((BTreeSet::new(), NODES as i32));
+    eventually("all nodes to be replaced", || async {
+        let (ready, claims) = (ready().await?, scene.workload.claims().await?);
+        {
+            let (launched, fewest) = &mut *seen.lock().unwrap_or_else(PoisonError::into_inner);
+            *fewest = ready.min(*fewest);
+            launched.extend(claims.iter().map(|claim| claim.name_any()));
+        }
+        let now = scene.node_names().await?;
+        Ok((now.len() == NODES as usize && now.is_disjoint(&old)).then_some(()))
+    })
+    .await?;
+    aws::delete(&scene.stack, "/boot")?;
+    let (launched, fewest) = seen.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let made = launched.len();
+    ensure!(fewest >= NODES as i32 - 1, "only {fewest} of {NODES} pods were ready at one time");
+    ensure!(made == 2 * NODES as usize, "{made} claims for {NODES} nodes: {launched:?}");
+    let replacements = |outcome: &str| {
+        scene.disruption.metric("karpenter_disruption_replacements_total", &format!("outcome=\"{outcome}\""))
+    };
+    ensure!(replacements("used")? == f64::from(NODES) && replacements("dropped")? == 0.0, "all are used");
+    scene.workload.running("app", NODES as usize).await?;
+    scene.end().await
+}
+
+/// Denies the disrupted taint on one node.
+struct Guard {
+    policies: Api<ValidatingAdmissionPolicy>,
+    bindings: Api<ValidatingAdmissionPolicyBinding>,
+    name: String,
+}
+
+impl Guard {
+    async fn new(scene: &Scene, node: &str) -> Result<Self> {
+        let client = &scene.workload.client;
+        let guard = Self {
+            policies: Api::all(client.clone()),
+            bindings: Api::all(client.clone()),
+            name: format!("{}-guard", scene.workload.name),
+        };
+        let denied = format!(
+            "object.metadata.name != '{node}' || !has(object.spec.taints) || !object.spec.taints.exists(t, t.key == '{}')",
+            labels::DISRUPTED_TAINT
+        );
+        let policy = json!({"metadata": {"name": guard.name}, "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": [
+                {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["nodes"]}]},
+            "validations": [{"expression": denied, "message": "this node is guarded"}]}});
+        guard.policies.create(&PostParams::default(), &serde_json::from_value(policy)?).await?;
+        let binding = json!({"metadata": {"name": guard.name}, "spec": {
+            "policyName": guard.name, "validationActions": ["Deny"]}});
+        guard.bindings.create(&PostParams::default(), &serde_json::from_value(binding)?).await?;
+        let taint = json!({"spec": {"taints": [{"key": labels::DISRUPTED_TAINT, "effect": "NoSchedule"}]}});
+        let dry = PatchParams { dry_run: true, ..PatchParams::default() };
+        eventually("the guard to be in force", || async {
+            let tried = scene.nodes().patch(node, &dry, &Patch::Merge(taint.clone())).await;
+            Ok(tried.is_err().then_some(()))
+        })
+        .await?;
+        Ok(guard)
+    }
+
+    async fn lift(self) -> Result<()> {
+        self.bindings.delete(&self.name, &DeleteParams::default()).await?;
+        self.policies.delete(&self.name, &DeleteParams::default()).await?;
+        Ok(())
+    }
+}
+
+async fn a_node_that_cannot_be_written_holds_up_no_other_pool(stack: Stack) -> Result<()> {
+    let scene = Scene::new(stack, "guarded", pool(json!({}))).await?;
+    let guarded = scene.spread("app", 1, "1", json!({})).await?.remove(0);
+    let other = Workload::new(&scene.stack, "free", pool(json!({})), json!({})).await?;
+    other.deploy("app", 1, "1", json!({})).await?;
+    other.running("app", 1).await?;
+    let guard = Guard::new(&scene, &guarded).await?;
+    scene.workload.scale("app", 0).await?;
+    scene.event_about(&guarded, "DisruptionRolledBack", "cannot be written").await?;
+    other.scale("app", 0).await?;
+    eventually("the empty node of the other pool to go", || async {
+        Ok(other.nodes().await?.is_empty().then_some(()))
+    })
+    .await?;
+    ensure!(scene.node_names().await? == BTreeSet::from([guarded.clone()]), "the guarded node stays");
+    eventually("nothing to be left on its claim", || async {
+        let claim = scene.workload.claims().await?.into_iter().next().context("the claim")?;
+        Ok((!claim.annotations().contains_key(labels::COMMAND)).then_some(()))
+    })
+    .await?;
+    guard.lift().await?;
+    scene.left(&BTreeSet::new()).await?;
+    other.remove().await?;
+    scene.end().await
+}
+
+/// Spot by spot is cut to fifteen types, but not below what the pool asks for.
+async fn replacements_keep_the_min_values_of_their_pool(stack: Stack) -> Result<()> {
+    const TYPES: usize = 20;
+    let mut spec = on_demand(pool(json!({"consolidateAfter": "Never"})));
+    let requirements = spec["template"]["spec"]["requirements"].as_array_mut().context("requirements")?;
+    requirements[0]["values"] = json!(["spot"]);
+    requirements.push(json!({"key": labels::INSTANCE_TYPE, "operator": "Exists", "minValues": TYPES}));
+    let gate: Vec<&str> = QUICK.into_iter().chain(["--feature-gates=SpotToSpotConsolidation=true"]).collect();
+    let scene = Scene::with(stack, "flexible", spec, &gate).await?;
+    scene.workload.deploy("large", 1, "12", json!({})).await?;
+    scene.workload.deploy("small", 1, "500m", json!({})).await?;
+    scene.workload.running("large", 1).await?;
+    let old = scene.workload.running("small", 1).await?.remove(0);
+    scene.workload.scale("large", 0).await?;
+    scene.patch_pool(json!({"disruption": {"consolidateAfter": "1s"}})).await?;
+    let command = scene.ended_command(&old, CommandPhase::Done).await?;
+    ensure!(command.replacements.len() == 1, "{command:?}");
+    let claims = scene.workload.claims().await?;
+    let alive = claims.iter().find(|claim| claim.metadata.deletion_timestamp.is_none()).context("a claim")?;
+    let written: Value = serde_json::to_value(&alive.spec.requirements)?;
+    let of_types = written.as_array().into_iter().flatten().find(|one| one["key"] == labels::INSTANCE_TYPE);
+    let of_types = of_types.with_context(|| format!("types of the replacement: {written}"))?;
+    let values = of_types["values"].as_array().map_or(0, Vec::len);
+    ensure!(values >= TYPES && of_types["minValues"] == TYPES, "{of_types}");
+    scene.end().await
+}

@@ -1,0 +1,89 @@
+//! The one picture, and everybody who looks at it. Who joins gets the whole of it and then every change; who is too slow for
+//! the changes gets the whole again.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use jiff::Timestamp;
+use tokio::sync::{broadcast, watch};
+
+use super::picture::{Event, Patch, Picture};
+
+/// Changes that a slow reader may be behind.
+const BEHIND: usize = 256;
+
+pub(super) struct Hub {
+    picture: Mutex<Picture>,
+    /// Patches as JSON.
+    changes: broadcast::Sender<Arc<str>>,
+    /// Changes with the nodes: a reason to ask again what is not streamed.
+    nodes: watch::Sender<u64>,
+    pub(super) jaeger: Option<String>,
+    pub(super) read_only: bool,
+}
+
+impl Hub {
+    pub(super) fn new(jaeger: Option<String>, read_only: bool) -> Self {
+        Self {
+            picture: Mutex::default(),
+            changes: broadcast::channel(BEHIND).0,
+            nodes: watch::channel(0).0,
+            jaeger,
+            read_only,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Picture> {
+        self.picture.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn take(&self, event: Event) {
+        let mut picture = self.lock();
+        let patch = picture.take(event, Timestamp::now().as_second());
+        if patch.is_empty() {
+            return;
+        }
+        if !patch.nodes.is_empty() {
+            self.nodes.send_modify(|count| *count += 1);
+        }
+        // Sent under the lock: nobody joins between a change and its being reply. Nobody may be listening.
+        if self.changes.receiver_count() > 0 {
+            let _ = self.changes.send(Arc::from(json(&patch)));
+        }
+    }
+
+    /// The whole picture, and every change after it.
+    pub(super) fn join(&self) -> (String, broadcast::Receiver<Arc<str>>) {
+        let picture = self.lock();
+        (json(&picture.full()), self.changes.subscribe())
+    }
+
+    pub(super) fn full(&self) -> String {
+        json(&self.lock().full())
+    }
+
+    /// Changes whenever a node does.
+    pub(super) fn node_changes(&self) -> watch::Receiver<u64> {
+        self.nodes.subscribe()
+    }
+
+    pub(super) fn has_nodes(&self) -> bool {
+        self.lock().seen()
+    }
+
+    pub(super) fn troubles(&self) -> String {
+        self.lock().troubles()
+    }
+
+    pub(super) async fn until(&self, reached: impl Fn(&Picture) -> bool) {
+        let mut changes = self.changes.subscribe();
+        while !reached(&self.lock()) {
+            if let Err(broadcast::error::RecvError::Closed) = changes.recv().await {
+                return;
+            }
+        }
+    }
+}
+
+fn json(patch: &Patch) -> String {
+    serde_json::to_string(patch).expect("a patch has text keys only")
+}

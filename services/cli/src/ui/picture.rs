@@ -1,0 +1,294 @@
+//! The merged picture of all services' streams, and what each event changes in it. Pure: time comes with the event.
+//!
+//! A change is a patch of the same shape: what a map names is new, and what it maps to nothing is gone. A stream that begins
+//! anew (another replica) replaces its part, and only the differences are passed on.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::shown::{Budget, Candidate, Decision, Drain, Node, Pending, Sample, ServiceState, Unavailable};
+use super::{command, drain, launches};
+
+/// Decisions that are kept; the oldest that have ended go first.
+const MOST_DECISIONS: usize = 500;
+/// Samples that are kept; older ones are thinned out.
+const MOST_SAMPLES: usize = 2000;
+
+pub(super) type Changes<T> = BTreeMap<String, Option<Arc<T>>>;
+pub(super) type All<T> = BTreeMap<String, Arc<T>>;
+
+/// One step of the provisioner's stream.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ClusterStep {
+    pub(super) full: bool,
+    pub(super) more: bool,
+    pub(super) at: i64,
+    pub(super) nodes: Vec<(String, Node)>,
+    pub(super) removed_nodes: Vec<String>,
+    /// By UID.
+    pub(super) pending: Vec<(String, Pending)>,
+    pub(super) removed_pending: Vec<String>,
+}
+
+pub(super) enum Event {
+    Cluster(ClusterStep),
+    Command(proto::disruption::v1::Command),
+    /// The stream of drains begins: those under way follow.
+    DrainsBegin,
+    Drain(proto::termination::v1::Drain),
+    Candidates(Vec<(String, Candidate)>, Vec<Budget>),
+    Unavailable(Vec<Unavailable>, Vec<String>),
+    Service(&'static str, ServiceState),
+}
+
+#[derive(Default)]
+pub(super) struct Picture {
+    nodes: All<Node>,
+    pending: All<Pending>,
+    decisions: All<Decision>,
+    drains: All<Drain>,
+    candidates: All<Candidate>,
+    budgets: Vec<Budget>,
+    unavailable: Vec<Unavailable>,
+    shifted: Vec<String>,
+    services: All<ServiceState>,
+    history: Vec<Sample>,
+    /// Steps of a picture that is not complete.
+    steps: Vec<ClusterStep>,
+    seen: bool,
+    with_candidates: bool,
+}
+
+/// What changed. Parts that are absent did not.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Patch {
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) full: bool,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) nodes: Changes<Node>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) pending: Changes<Pending>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) decisions: Changes<Decision>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) drains: Changes<Drain>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) candidates: Changes<Candidate>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) services: Changes<ServiceState>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) budgets: Option<Vec<Budget>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) unavailable: Option<Vec<Unavailable>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) shifted: Option<Vec<String>>,
+    /// To add at the end.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) history: Vec<Sample>,
+}
+
+impl Patch {
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Puts a value into both the picture and the patch, if it is news.
+pub(super) fn set<T: PartialEq>(all: &mut All<T>, changes: &mut Changes<T>, key: String, value: T) {
+    if all.get(&key).is_some_and(|known| **known == value) {
+        return;
+    }
+    let value = Arc::new(value);
+    all.insert(key.clone(), Arc::clone(&value));
+    changes.insert(key, Some(value));
+}
+
+pub(super) fn unset<T>(all: &mut All<T>, changes: &mut Changes<T>, key: &str) {
+    if all.remove(key).is_some() {
+        changes.insert(key.to_owned(), None);
+    }
+}
+
+/// Replaces a whole part.
+fn replace<T: PartialEq>(all: &mut All<T>, changes: &mut Changes<T>, now: Vec<(String, T)>) {
+    let kept: std::collections::BTreeSet<&String> = now.iter().map(|(key, _)| key).collect();
+    let gone: Vec<String> = all.keys().filter(|key| !kept.contains(key)).cloned().collect();
+    for key in gone {
+        unset(all, changes, &key);
+    }
+    for (key, value) in now {
+        set(all, changes, key, value);
+    }
+}
+
+impl Picture {
+    /// Everything, for somebody who has nothing yet.
+    pub(super) fn full(&self) -> Patch {
+        fn all<T>(part: &All<T>) -> Changes<T> {
+            part.iter().map(|(key, value)| (key.clone(), Some(Arc::clone(value)))).collect()
+        }
+        Patch {
+            full: true,
+            nodes: all(&self.nodes),
+            pending: all(&self.pending),
+            decisions: all(&self.decisions),
+            drains: all(&self.drains),
+            candidates: all(&self.candidates),
+            services: all(&self.services),
+            budgets: Some(self.budgets.clone()),
+            unavailable: Some(self.unavailable.clone()),
+            shifted: Some(self.shifted.clone()),
+            history: self.history.clone(),
+        }
+    }
+
+    /// Every service has reply its first picture.
+    pub(super) fn is_complete(&self) -> bool {
+        self.seen && self.with_candidates && self.services.values().all(|service| service.state == "live")
+    }
+
+    pub(super) fn seen(&self) -> bool {
+        self.seen
+    }
+
+    /// Services that are not live, in a line.
+    pub(super) fn troubles(&self) -> String {
+        let lost = self.services.iter().filter(|(_, service)| service.state != "live");
+        lost.map(|(name, service)| format!("{name}: {} {}", service.state, service.detail))
+            .collect::<Vec<_>>()
+            .join("; ")
+    }
+
+    pub(super) fn take(&mut self, event: Event, now: i64) -> Patch {
+        let mut patch = Patch::default();
+        match event {
+            Event::Cluster(step) => self.cluster(step, &mut patch),
+            Event::Command(reply) => {
+                let key = format!("command/{}", reply.id);
+                let known = self.decisions.get(&key);
+                let decision = command::decision(reply, known.map(|known| &**known), now);
+                self.decide(key, decision, &mut patch);
+            }
+            Event::DrainsBegin => {
+                let keys: Vec<String> = self.drains.keys().cloned().collect();
+                keys.iter().for_each(|key| unset(&mut self.drains, &mut patch.drains, key));
+            }
+            Event::Drain(reply) => self.drain(reply, now, &mut patch),
+            Event::Candidates(candidates, budgets) => {
+                self.with_candidates = true;
+                replace(&mut self.candidates, &mut patch.candidates, candidates);
+                if self.budgets != budgets {
+                    self.budgets.clone_from(&budgets);
+                    patch.budgets = Some(budgets);
+                }
+            }
+            Event::Unavailable(unavailable, shifted) => {
+                if self.unavailable != unavailable {
+                    self.unavailable.clone_from(&unavailable);
+                    patch.unavailable = Some(unavailable);
+                }
+                if self.shifted != shifted {
+                    self.shifted.clone_from(&shifted);
+                    patch.shifted = Some(shifted);
+                }
+            }
+            Event::Service(name, state) => {
+                set(&mut self.services, &mut patch.services, name.to_owned(), state);
+            }
+        }
+        patch
+    }
+
+    /// A picture in several steps counts when its last one is there.
+    fn cluster(&mut self, step: ClusterStep, patch: &mut Patch) {
+        if step.full {
+            self.steps.clear();
+        }
+        let (complete, at) = (!step.more, step.at);
+        self.steps.push(step);
+        if !complete {
+            return;
+        }
+        let steps = std::mem::take(&mut self.steps);
+        let before = self.nodes.clone();
+        if steps.first().is_some_and(|first| first.full) {
+            let (mut nodes, mut pending) = (Vec::new(), Vec::new());
+            for step in steps {
+                nodes.extend(step.nodes);
+                pending.extend(step.pending);
+            }
+            replace(&mut self.nodes, &mut patch.nodes, nodes);
+            replace(&mut self.pending, &mut patch.pending, pending);
+        } else {
+            for step in steps {
+                step.removed_nodes.iter().for_each(|name| unset(&mut self.nodes, &mut patch.nodes, name));
+                step.removed_pending.iter().for_each(|uid| unset(&mut self.pending, &mut patch.pending, uid));
+                step.nodes.into_iter().for_each(|(k, v)| set(&mut self.nodes, &mut patch.nodes, k, v));
+                step.pending.into_iter().for_each(|(k, v)| set(&mut self.pending, &mut patch.pending, k, v));
+            }
+        }
+        // What was there at the first look was not launched before our eyes.
+        if std::mem::replace(&mut self.seen, true) {
+            for (key, decision) in launches::of(&before, &self.nodes, &patch.nodes, &self.decisions, at) {
+                self.decide(key, decision, patch);
+            }
+        }
+        self.sample(at, patch);
+    }
+
+    fn drain(&mut self, reply: proto::termination::v1::Drain, now: i64, patch: &mut Patch) {
+        let name = drain::key(&reply);
+        let key = format!("removal/{name}");
+        let decision = drain::decision(&reply, self.decisions.get(&key).map(|known| &**known), now);
+        if decision.ended {
+            unset(&mut self.drains, &mut patch.drains, &name);
+        } else {
+            set(&mut self.drains, &mut patch.drains, name, drain::shown(reply));
+        }
+        self.decide(key, decision, patch);
+    }
+
+    fn decide(&mut self, key: String, decision: Decision, patch: &mut Patch) {
+        set(&mut self.decisions, &mut patch.decisions, key, decision);
+        while self.decisions.len() > MOST_DECISIONS {
+            let oldest = self.decisions.iter().min_by_key(|(_, each)| (!each.ended, each.at));
+            let Some(key) = oldest.map(|(key, _)| key.clone()) else { return };
+            unset(&mut self.decisions, &mut patch.decisions, &key);
+        }
+    }
+
+    fn sample(&mut self, at: i64, patch: &mut Patch) {
+        let mut by: BTreeMap<(&str, &str), i64> = BTreeMap::new();
+        let mut sample = Sample {
+            at,
+            pending: u32::try_from(self.pending.len()).unwrap_or(u32::MAX),
+            ..Sample::default()
+        };
+        for node in self.nodes.values().filter(|node| node.is_ours()) {
+            *by.entry((&node.pool, &node.cap)).or_default() += node.price;
+            sample.waste += node.waste();
+            sample.nodes += 1;
+            sample.pods += u32::try_from(node.pods.len()).unwrap_or(u32::MAX);
+        }
+        sample.by = by.into_iter().map(|((pool, cap), sum)| (pool.to_owned(), cap.to_owned(), sum)).collect();
+        let same = |last: &Sample| last.by == sample.by && last.nodes == sample.nodes;
+        if self.history.last().is_some_and(same) {
+            return;
+        }
+        if self.history.len() >= MOST_SAMPLES {
+            let mut count = 0;
+            self.history.retain(|_| {
+                count += 1;
+                count % 2 == 0 || count > MOST_SAMPLES / 2
+            });
+        }
+        self.history.push(sample.clone());
+        patch.history.push(sample);
+    }
+}
+
+#[cfg(test)]
+#[path = "picture_tests.rs"]
+mod tests;

@@ -1,0 +1,167 @@
+//! How the streams become one picture.
+
+use super::*;
+use proto::disruption::v1 as disruption;
+use proto::termination::v1 as termination;
+use proto::types::v1::ObjectRef;
+
+fn node(claim: &str, phase: &str) -> Node {
+    Node {
+        claim: claim.to_owned(),
+        pool: "general".to_owned(),
+        kind: "m5.large".to_owned(),
+        cap: "spot".to_owned(),
+        price: 40_000,
+        cpu: [500, 2000],
+        mem: [1024, 8192],
+        phase: phase.to_owned(),
+        ..Node::default()
+    }
+}
+
+fn full(nodes: &[(&str, Node)], more: bool) -> Event {
+    let nodes = nodes.iter().map(|(name, node)| ((*name).to_owned(), node.clone())).collect();
+    Event::Cluster(ClusterStep { full: true, more, at: 100, nodes, ..ClusterStep::default() })
+}
+
+fn delta(at: i64, nodes: &[(&str, Node)], removed: &[&str]) -> Event {
+    let nodes = nodes.iter().map(|(name, node)| ((*name).to_owned(), node.clone())).collect();
+    let removed_nodes = removed.iter().map(|name| (*name).to_owned()).collect();
+    Event::Cluster(ClusterStep { at, nodes, removed_nodes, ..ClusterStep::default() })
+}
+
+#[test]
+fn a_picture_with_holes_is_not_shown() {
+    let mut picture = Picture::default();
+    assert!(picture.take(full(&[("a", node("a-claim", "initialised"))], true), 100).is_empty());
+    assert!(!picture.seen());
+    let patch = picture.take(delta(100, &[("b", node("b-claim", "initialised"))], &[]), 100);
+    assert_eq!(patch.nodes.keys().collect::<Vec<_>>(), ["a", "b"]);
+}
+
+#[test]
+fn another_replica_that_tells_everything_anew_changes_only_what_differs() {
+    let mut picture = Picture::default();
+    let (a, b) = (node("a-claim", "initialised"), node("b-claim", "initialised"));
+    picture.take(full(&[("a", a.clone()), ("b", b)], false), 100);
+    let patch = picture.take(full(&[("a", a.clone())], false), 101);
+    assert_eq!(patch.nodes.keys().collect::<Vec<_>>(), ["b"]);
+    assert!(patch.nodes["b"].is_none());
+    assert!(picture.take(full(&[("a", a)], false), 102).nodes.is_empty());
+}
+
+#[test]
+fn the_patches_together_give_the_full_picture() {
+    let mut picture = Picture::default();
+    let first = picture.take(full(&[("a", node("a-claim", "initialised"))], false), 100);
+    let second = picture.take(delta(110, &[("b", node("b-claim", "created"))], &["a"]), 110);
+    let mut nodes = first.nodes;
+    nodes.extend(second.nodes);
+    nodes.retain(|_, node| node.is_some());
+    assert_eq!(nodes, picture.full().nodes);
+}
+
+#[test]
+fn a_launch_is_followed_from_the_claim_to_the_ready_node_that_has_another_name() {
+    let mut picture = Picture::default();
+    picture.take(full(&[], false), 100);
+    picture.take(
+        delta(
+            101,
+            &[(
+                "new-claim",
+                Node { waits: "EC2 to give an instance".into(), ..node("new-claim", "created") },
+            )],
+            &[],
+        ),
+        101,
+    );
+    picture.take(delta(103, &[("new-claim", node("new-claim", "launched"))], &[]), 103);
+    let patch = picture.take(delta(109, &[("ip-1", node("new-claim", "initialised"))], &["new-claim"]), 109);
+    let launch = patch.decisions["launch/new-claim"].as_ref().expect("reply");
+    assert!(launch.ended);
+    assert_eq!(launch.add, ["ip-1"]);
+    let steps: Vec<(i64, &str)> = launch.steps.iter().map(|(at, what)| (*at, what.as_str())).collect();
+    assert_eq!(
+        steps,
+        [(101, "created: waits for EC2 to give an instance"), (103, "launched"), (109, "initialised")]
+    );
+    assert!(picture.take(delta(120, &[], &["ip-1"]), 120).decisions.is_empty(), "its end is no launch's");
+}
+
+#[test]
+fn what_was_there_before_was_not_launched_before_our_eyes() {
+    let mut picture = Picture::default();
+    let patch = picture.take(full(&[("a", node("a-claim", "launched"))], false), 100);
+    assert!(patch.decisions.is_empty());
+}
+
+#[test]
+fn a_launch_that_fails_ends() {
+    let mut picture = Picture::default();
+    picture.take(full(&[], false), 100);
+    picture.take(delta(101, &[("c", node("c", "created"))], &[]), 101);
+    let patch = picture.take(delta(102, &[], &["c"]), 102);
+    let launch = patch.decisions["launch/c"].as_ref().expect("reply");
+    assert!(launch.ended && launch.phase == "gone", "{launch:?}");
+}
+
+#[test]
+fn steps_of_a_command_add_up() {
+    let mut picture = Picture::default();
+    let command = |phase: disruption::CommandPhase, detail: &str| {
+        Event::Command(disruption::Command {
+            id: "c1".into(),
+            phase: phase.into(),
+            detail: detail.into(),
+            saving_micro_usd_per_hour: 7,
+            ..disruption::Command::default()
+        })
+    };
+    picture.take(command(disruption::CommandPhase::Validating, ""), 10);
+    picture.take(command(disruption::CommandPhase::Replacing, "waits for new-1"), 11);
+    let patch = picture.take(command(disruption::CommandPhase::Done, ""), 12);
+    let own = patch.decisions["command/c1"].as_ref().expect("reply");
+    let steps: Vec<&str> = own.steps.iter().map(|(_, what)| what.as_str()).collect();
+    assert_eq!(steps, ["validating", "replacing: waits for new-1", "done"]);
+    assert!(own.ended && own.saving == Some(7));
+    assert!(picture.take(command(disruption::CommandPhase::Done, ""), 13).is_empty(), "no news");
+}
+
+#[test]
+fn a_drain_says_what_it_waits_for_until_it_is_gone() {
+    let mut picture = Picture::default();
+    let drain = |phase: termination::DrainPhase| {
+        let waiting = termination::Waiting {
+            kind: "pdb".into(),
+            detail: "PDB shop/db allows 0 disruptions".into(),
+            ..termination::Waiting::default()
+        };
+        Event::Drain(termination::Drain {
+            node: "ip-1".into(),
+            node_claim: Some(ObjectRef { name: "c1".into(), uid: String::new() }),
+            phase: phase.into(),
+            waiting: vec![waiting],
+            ..termination::Drain::default()
+        })
+    };
+    let patch = picture.take(drain(termination::DrainPhase::Draining), 10);
+    let shown = patch.drains["c1"].as_ref().expect("under way");
+    assert_eq!(shown.waiting[0].2, "PDB shop/db allows 0 disruptions");
+    let patch = picture.take(drain(termination::DrainPhase::Gone), 20);
+    assert!(patch.drains["c1"].is_none());
+    assert!(patch.decisions["removal/c1"].as_ref().is_some_and(|own| own.ended));
+}
+
+#[test]
+fn cost_is_sampled_when_it_changes() {
+    let mut picture = Picture::default();
+    let a = node("a-claim", "initialised");
+    let patch = picture.take(full(&[("a", a.clone())], false), 100);
+    assert_eq!(patch.history[0].by, [("general".to_owned(), "spot".to_owned(), 40_000)]);
+    // A quarter of CPU is requested and an eighth of memory: three quarters are waste.
+    assert_eq!(patch.history[0].waste, 30_000);
+    let same = Node { taints: vec!["x:NoSchedule".into()], ..a };
+    assert!(picture.take(delta(101, &[("a", same)], &[]), 101).history.is_empty());
+    assert_eq!(picture.take(delta(102, &[], &["a"]), 102).history[0].nodes, 0);
+}

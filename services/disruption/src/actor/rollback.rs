@@ -1,0 +1,149 @@
+//! The steps of a command that is taken back: what is said about it, its unused replacements, and its traces.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use policy::command::{self, Why};
+use tracing::{Instrument as _, info, warn};
+
+use super::carry::decided;
+use super::{Actor, Done, NotCancelled};
+use crate::command::{Command, Member, Stage};
+use crate::metrics::Cause;
+use crate::take;
+use crate::world::applied;
+use crate::writes::{Error, Target};
+
+impl Actor {
+    /// Takes a command back that a person does not want, while that is possible.
+    pub(super) fn cancel(&mut self, id: &Arc<str>) -> Result<Command, NotCancelled> {
+        if self.term.is_none() {
+            return Err(NotCancelled::NotLeading);
+        }
+        let ended = self.ended.iter().any(|command| command.id == *id);
+        let unknown = if ended { NotCancelled::TooLate } else { NotCancelled::Unknown };
+        let command = self.commands.get_mut(id).ok_or(unknown)?;
+        if matches!(command.stage, Stage::Removing | Stage::RollingBack | Stage::Done | Stage::RolledBack) {
+            return Err(NotCancelled::TooLate);
+        }
+        command.memory.giving_up.get_or_insert(Why::Cancelled);
+        command.hold = None;
+        Ok(command.clone())
+    }
+
+    /// Says once that a command is taken back, and why.
+    pub(super) fn given_up(&mut self, id: &Arc<str>, why: &Why, now: Timestamp) {
+        let Some(command) = self.commands.get_mut(id) else { return };
+        if command.stage == Stage::RollingBack {
+            return;
+        }
+        let begun = command.stage != Stage::Proposed;
+        command.memory.giving_up.get_or_insert_with(|| why.clone());
+        let command = &self.commands[id];
+        for member in command.members() {
+            let (node, claim) = (self.world.node(&member.node), self.world.claim(&member.claim));
+            let about = (node.map(|n| &**n), claim.map(|c| &**c));
+            let text = command::member_text(&member.node, command.members().len(), command.needs);
+            match why {
+                Why::Invalid(invalid) if !begun => {
+                    let words = format!("{} ({})", invalid, invalid.category());
+                    self.events.rejected(about, &text, &words);
+                }
+                _ => self.events.rolled_back(about, &text, &why.to_string()),
+            }
+        }
+        if !begun {
+            info!(command = command.text(), %why, "did not hold at the second look");
+            return;
+        }
+        warn!(command = command.text(), %why, "taken back");
+        self.metrics.rolled_back.get_or_create(&Cause { cause: why.rule() }).inc();
+        let ready = |name: &Arc<str>| self.world.claim(name).is_some_and(|claim| claim.is_initialized());
+        let unready = command.ordered.keys().filter(|name| !ready(name)).count();
+        if unready > 0 {
+            let labels = decided(command);
+            self.metrics.queue_failures.get_or_create(&labels).inc_by(unready as u64);
+        }
+        // A pool whose new nodes do not come up, or are not used, must not have its old ones tried one after the other. Where
+        // nothing was launched only the nodes concerned are left alone for a while.
+        let launched = why.is_failure() || !command.ordered.is_empty();
+        let pools: BTreeSet<Arc<str>> =
+            command.members().iter().map(|member| Arc::clone(&member.pool)).collect();
+        let nodes: Vec<Arc<str>> = command.members().iter().map(|member| Arc::clone(&member.node)).collect();
+        for pool in pools.into_iter().filter(|_| launched) {
+            let jitter = self.random();
+            let until = self.resting.failed(&pool, jitter, now);
+            info!(nodepool = %pool, %until, failures = self.resting.failures(&pool), "cools down before new nodes are tried again");
+        }
+        // That the process before ended says nothing about the nodes.
+        for node in nodes.into_iter().filter(|_| *why != Why::Abandoned) {
+            let jitter = self.random();
+            self.node_backoff.failed(&node, jitter, now);
+        }
+    }
+
+    pub(super) fn drop_unused(&mut self, id: &Arc<str>, claims: &[Arc<str>], why: &Why, now: Timestamp) {
+        self.given_up(id, why, now);
+        let Some(command) = self.commands.get(id) else { return };
+        let uid = |name: &Arc<str>| {
+            let ordered = || command.ordered.get(name).cloned();
+            self.world.claim(name).map(|claim| Arc::clone(&claim.uid)).or_else(ordered)
+        };
+        let targets: Vec<(Arc<str>, Arc<str>)> =
+            claims.iter().filter_map(|name| Some((Arc::clone(name), uid(name)?))).collect();
+        let Some(command) = self.commands.get_mut(id) else { return };
+        command.enter(Stage::RollingBack, why.to_string(), now);
+        command.open = targets.len();
+        command.deleted.extend(claims.iter().cloned());
+        let members: Arc<[Member]> = command.members().into();
+        for (name, uid) in targets {
+            let (writes, id, members) = (self.writes.clone(), Arc::clone(id), Arc::clone(&members));
+            let delete = async move {
+                let result = async {
+                    let mut facts = Vec::new();
+                    for member in &*members {
+                        match take::unmark(&writes, member, now).await {
+                            Ok(fact) => facts.push(fact),
+                            Err(Error::Gone) => {}
+                            Err(error) => return Err(error),
+                        }
+                    }
+                    let dropped = writes.delete_claim(Target { name: &name, uid: &uid }).await?;
+                    facts.extend(dropped.map(applied));
+                    Ok(facts)
+                };
+                let result = result.await;
+                Done::Wrote { id, claim: name, result }
+            };
+            self.tasks.spawn(delete.instrument(command.span.clone()));
+        }
+        self.changed();
+    }
+
+    pub(super) fn undo(&mut self, id: &Arc<str>, claims: &[Arc<str>], why: &Why, now: Timestamp) {
+        let Some(command) = self.commands.get(id) else { return };
+        let partly = command.method().may_shrink() && claims.len() < command.members().len();
+        if partly && command.memory.giving_up.is_none() {
+            info!(command = %id, %why, nodes = claims.len(), "some of its nodes stay");
+            let mut released = Vec::new();
+            for member in claims.iter().filter_map(|claim| command.member(claim)) {
+                let (node, claim) = (self.world.node(&member.node), self.world.claim(&member.claim));
+                let text = command::member_text(&member.node, 1, 0);
+                self.events.rolled_back((node.map(|n| &**n), claim.map(|c| &**c)), &text, &why.to_string());
+                released.push(Arc::clone(&member.node));
+            }
+            for node in released {
+                let jitter = self.random();
+                self.node_backoff.failed(&node, jitter, now);
+            }
+        } else {
+            self.given_up(id, why, now);
+        }
+        let Some(command) = self.commands.get_mut(id) else { return };
+        command.enter(Stage::RollingBack, why.to_string(), now);
+        self.write_members(id, claims, move |writes, member| async move {
+            take::off(&writes, &member, now).await
+        });
+    }
+}

@@ -1,0 +1,105 @@
+//! Volumes of pods, and pods that cannot be read.
+
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::storage::v1::StorageClass;
+
+use super::*;
+
+pub(super) fn with_claim(number: u32, claim: &str) -> Arc<Pod> {
+    let volumes = json!([{"name": "v", "persistentVolumeClaim": {"claimName": claim}}]);
+    pod(number, json!({"spec": {"volumes": volumes}}))
+}
+
+pub(super) fn volume_claim(
+    name: &str,
+    class: Option<&str>,
+    volume: Option<&str>,
+) -> Arc<PersistentVolumeClaim> {
+    let claim = json!({
+        "metadata": {"namespace": "default", "name": name, "uid": name},
+        "spec": {"storageClassName": class, "volumeName": volume},
+        "status": {"phase": if volume.is_some() { "Bound" } else { "Pending" }},
+    });
+    Arc::new(serde_json::from_value(claim).unwrap())
+}
+
+pub(super) fn volume(name: &str, zone: &str) -> Arc<PersistentVolume> {
+    let terms = json!([{"matchExpressions": [{"key": labels::ZONE, "operator": "In", "values": [zone]}]}]);
+    let volume = json!({
+        "metadata": {"name": name},
+        "spec": {"csi": {"driver": "ebs.csi.aws.com", "volumeHandle": name},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": terms}}},
+    });
+    Arc::new(serde_json::from_value(volume).unwrap())
+}
+
+pub(super) fn class(name: &str, is_default: bool) -> Arc<StorageClass> {
+    let class = json!({
+        "metadata": {"name": name,
+            "annotations": {"storageclass.kubernetes.io/is-default-class": is_default.to_string()}},
+        "provisioner": "ebs.csi.aws.com", "volumeBindingMode": "WaitForFirstConsumer",
+    });
+    Arc::new(serde_json::from_value(class).unwrap())
+}
+
+#[test]
+fn an_event_of_a_volume_claim_concerns_its_own_pods_and_only_if_it_changes_them() {
+    let mut state = state();
+    state.storage_class(Change::Reset(vec![class("gp3", true)]), at(0));
+    for (number, name) in [(1, "data-1"), (2, "data-2")] {
+        state.volume_claim(Change::Applied(volume_claim(name, Some("gp3"), None)), at(0));
+        state.pod(Streamed::Applied(with_claim(number, name)), at(0));
+    }
+    state.delta = Default::default();
+    state.volume_claim(Change::Applied(volume_claim("data-1", Some("gp3"), None)), at(1));
+    assert!(!state.delta.any && state.delta.changes.is_empty(), "it reads as before");
+    // Bound, to a volume that is not known yet, and then is.
+    state.volume_claim(Change::Applied(volume_claim("data-1", Some("gp3"), Some("pv-1"))), at(2));
+    state.volume(Change::Applied(volume("pv-1", "z2")), at(3));
+    let changed: Vec<&str> = state
+        .delta
+        .changes
+        .iter()
+        .filter_map(|change| match change {
+            solver::Change::PodAdded(pod) => Some(&*pod.name),
+            _ => None,
+        })
+        .collect();
+    assert!(changed.contains(&"pod-1") && !changed.contains(&"pod-2"), "{changed:?}");
+    let zone = |plan: &Plan, pod: &str| {
+        let has = |node: &&solver::NewNode| node.pods.iter().any(|p| &*p.name == pod);
+        plan.new_nodes.iter().find(has).map(|node| node.launch.zone.to_string())
+    };
+    assert_eq!(zone(&decide(&state), "pod-1").as_deref(), Some("z2"));
+}
+
+#[test]
+fn a_running_pod_that_cannot_be_read_still_takes_its_room() {
+    let mut state = state();
+    state.claim(Change::Applied(initialized("one", &[], 0)), at(0));
+    state.node(Change::Applied(node("ip-1", "one", json!({}))), at(0));
+    let odd = |cpu: &str| {
+        let selector = json!([{"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["x", "y"]}]}]);
+        let required =
+            json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": selector}});
+        pod(
+            1,
+            json!({
+                "spec": {"nodeName": "ip-1", "affinity": {"nodeAffinity": required},
+                    "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]},
+                "status": {"phase": "Running", "conditions": []},
+            }),
+        )
+    };
+    state.pod(Streamed::Applied(pod(2, json!({}))), at(1));
+    state.pod(Streamed::Applied(odd("3500m")), at(1));
+    assert_eq!(shown(&state, 1), on("ip-1"));
+    assert_eq!(decide(&state).new_nodes.len(), 1, "half a core is left");
+    state.pod(Streamed::Applied(odd("3")), at(2));
+    assert!(decide(&state).new_nodes.is_empty(), "one core is left");
+    // Nothing of it can be read: the node counts as full.
+    state.pod(Streamed::Applied(odd("many")), at(3));
+    assert_eq!(decide(&state).new_nodes.len(), 1);
+    let key = PodKey { namespace: Arc::from("default"), name: Arc::from("pod-1") };
+    assert!(state.pods.records[&key].pod.do_not_disrupt, "nobody knows where it could go");
+}
