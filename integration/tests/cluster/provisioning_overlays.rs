@@ -109,22 +109,29 @@ async fn a_resource_of_an_overlay_is_launched_once_and_used(stack: Stack) -> Res
 async fn the_launch_follows_the_prices_of_an_overlay(stack: Stack) -> Result<()> {
     let running = services(&stack)?;
     let workload = Workload::new(&stack, "overlaid-price", pool(&["c5", "m5"]), json!({})).await?;
+    // The overlay applies to the whole cluster: it must not outlive a failure.
+    let outcome = launched_by_overlaid_price(&stack, &workload).await;
+    remove(&workload).await?;
+    outcome?;
+    stop(&stack, &running)
+}
+
+async fn launched_by_overlaid_price(stack: &Stack, workload: &Workload) -> Result<()> {
     let dearer = json!([{"key": labels::INSTANCE_TYPE, "operator": "In", "values": ["m5.large"]}]);
-    overlay(&workload, dearer, json!({"price": "0.01"})).await?;
-    let before = aws::get(&stack, "/calls?limit=1")?["requests"][0]["n"].as_i64().unwrap_or(0);
+    overlay(workload, dearer, json!({"price": "0.01"})).await?;
+    let before = aws::get(stack, "/calls?limit=1")?["requests"][0]["n"].as_i64().unwrap_or(0);
     workload.deploy("app", 1, "1", json!({})).await?;
-    let claim = registered(&workload).await?;
+    let claim = registered(workload).await?;
     let launched = claim.labels().get(labels::INSTANCE_TYPE).map(String::as_str);
     ensure!(launched == Some("m5.large"), "{launched:?} was launched, c5.large being cheaper for EC2 only");
     ensure!(is_noted(&claim, labels::PRICE_OVERLAY_APPLIED), "{:?}", claim.annotations());
     ensure!(!is_noted(&claim, labels::CAPACITY_OVERLAY_APPLIED), "{:?}", claim.annotations());
-    let calls = aws::get(&stack, &format!("/calls?action=CreateFleet&since={before}&limit=1000"))?;
+    let calls = aws::get(stack, &format!("/calls?action=CreateFleet&since={before}&limit=1000"))?;
     let calls = calls["requests"].as_array().context("a list of calls")?;
     // Dry runs are answered with an error.
     let launches: Vec<String> =
         calls.iter().filter(|call| call["status"] == 200).map(|call| call["params"].to_string()).collect();
     let in_order = |call: &String| call.contains("\"AllocationStrategy\":\"prioritized\"");
     ensure!(!launches.is_empty() && launches.iter().all(in_order), "{launches:?}");
-    remove(&workload).await?;
-    stop(&stack, &running)
+    Ok(())
 }
