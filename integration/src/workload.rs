@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use api::{EC2NodeClass, NodeClaim, NodePool};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -112,7 +112,8 @@ impl Workload {
                 })
                 .filter_map(|pod| pod.spec.as_ref()?.node_name.clone())
                 .collect();
-            Ok((nodes.len() == count && pods.len() == count).then_some(nodes))
+            ensure!(nodes.len() == count && pods.len() == count, "{}", not_running(&pods));
+            Ok(Some(nodes))
         })
         .await
     }
@@ -167,6 +168,20 @@ impl Workload {
         classes.delete(&self.name, &DeleteParams::default()).await?;
         Ok(())
     }
+}
+
+/// What keeps pods from running, for whoever reads the failure.
+fn not_running(pods: &[Pod]) -> String {
+    let about = |pod: &Pod| {
+        let status = pod.status.as_ref();
+        let phase = status.and_then(|status| status.phase.as_deref()).unwrap_or("without a phase");
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or("no node");
+        let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+        let why: Vec<&str> = conditions.iter().filter_map(|c| c.message.as_deref()).collect();
+        (phase != "Running").then(|| format!("{} on {node} is {phase}: {}", pod.name_any(), why.join("; ")))
+    };
+    let about: Vec<String> = pods.iter().filter_map(about).collect();
+    format!("{} of {} pods run. {}", pods.len() - about.len(), pods.len(), about.join(". "))
 }
 
 /// RFC 7386, as `kubectl patch --type merge` does it.

@@ -37,7 +37,11 @@ pub(crate) enum Message {
     StoredPrices(Change<ConfigMap>),
     StoredMarks(Change<ConfigMap>),
     StoredMemory(Change<ConfigMap>),
-    Overlays(Vec<Overlay>),
+    Overlays {
+        accepted: Vec<Overlay>,
+        /// Answered when they are published.
+        published: oneshot::Sender<()>,
+    },
     /// A node of this type with these images reported so much memory.
     Memory {
         instance_type: String,
@@ -190,9 +194,16 @@ impl Owner {
                 replies.extend(self.take(message, Timestamp::now()).await);
             }
             let version = self.publish(Timestamp::now());
-            for Reply { to, marks, stored } in replies {
+            for reply in replies {
                 // A caller that went away does not mind.
-                let _ = to.send(Reported { marks, version, stored });
+                match reply {
+                    Reply::Reported { to, marks, stored } => {
+                        let _ = to.send(Reported { marks, version, stored });
+                    }
+                    Reply::Published(to) => {
+                        let _ = to.send(());
+                    }
+                }
             }
             self.store_types().await;
             self.store_prices(Timestamp::now()).await;
@@ -236,9 +247,10 @@ impl Owner {
                 self.state.merge_memory(read.found, now);
                 self.state.looked_at(Part::StoredMemory);
             }
-            Message::Overlays(overlays) => {
-                self.state.take_overlays(overlays);
+            Message::Overlays { accepted, published } => {
+                self.state.take_overlays(accepted);
                 self.state.looked_at(Part::Overlays);
+                return Some(Reply::Published(published));
             }
             Message::Memory { instance_type, images, bytes } => {
                 let key = (instance_type.clone(), images.clone());
@@ -254,7 +266,7 @@ impl Owner {
                     marks.iter().map(|m| (store::store_key(&m.scope.key()), Some(store::mark_text(m))));
                 let (done, stored) = oneshot::channel();
                 save(&self.stores.marks, texts.collect(), Some(done)).await;
-                return Some(Reply { to: reply, marks, stored });
+                return Some(Reply::Reported { to: reply, marks, stored });
             }
         }
         None
@@ -425,10 +437,10 @@ impl Owner {
     }
 }
 
-struct Reply {
-    to: oneshot::Sender<Reported>,
-    marks: Vec<Unavailable>,
-    stored: oneshot::Receiver<()>,
+/// Who waits for the version that a message makes.
+enum Reply {
+    Reported { to: oneshot::Sender<Reported>, marks: Vec<Unavailable>, stored: oneshot::Receiver<()> },
+    Published(oneshot::Sender<()>),
 }
 
 /// The saver empties its mailbox even while it cannot write, so this does not wait for the API server.

@@ -16,7 +16,7 @@ use proto::provisioner::v1::provisioner_client::ProvisionerClient;
 use proto::types::v1::PodRef;
 use runtime::Service;
 
-use crate::connect::{Connection, explain};
+use crate::connect::{Connection, Transport, explain};
 use crate::progress::while_running;
 
 #[derive(clap::Args, Debug)]
@@ -108,8 +108,20 @@ fn write_json(out: &mut dyn io::Write, answer: &impl serde::Serialize) -> Result
 
 async fn ask_node(args: &NodeArgs) -> Result<node::Answer> {
     let transport = args.connection.open(Service::Disruption, args.grpc_disruption.as_deref()).await?;
+    query_node(transport, &args.name).await
+}
+
+/// What `explain node` prints about a node.
+pub(crate) async fn describe_node(transport: Transport, name: &str) -> Result<String> {
+    let answer = query_node(transport, name).await?;
+    let mut text = Vec::new();
+    node::print(&mut text, &answer)?;
+    Ok(String::from_utf8(text)?)
+}
+
+async fn query_node(transport: Transport, name: &str) -> Result<node::Answer> {
     let mut client = DisruptionClient::new(transport);
-    let request = ExplainNodeRequest { name: args.name.clone() };
+    let request = ExplainNodeRequest { name: name.to_owned() };
     let answer = client.explain_node(request).await.map_err(|status| explain(&status))?.into_inner();
     let node_pool = answer.candidate.as_ref().map(|c| c.node_pool.clone()).unwrap_or_default();
     let request = ListCandidatesRequest { node_pool: node_pool.clone() };

@@ -1,10 +1,11 @@
 //! `kubectl karpenter top`: what nodes cost, how much of that is used, and what disruption could save.
 //!
 //! The picture is the provisioner's snapshot; what could be saved is what disruption found at its last look. Without disruption
-//! the rest is still shown.
+//! the rest is still shown. `--watch` follows the streams of the live page instead.
 
 mod figures;
 mod table;
+mod watch;
 
 use std::io::{self, Write as _};
 
@@ -18,6 +19,7 @@ use runtime::Service;
 
 use crate::connect::{Connection, explain};
 use crate::progress::while_running;
+use crate::ui::Sources;
 use figures::Top;
 
 /// Snapshots of thousands of nodes fill a few megabytes.
@@ -29,6 +31,11 @@ pub struct Args {
     #[arg(long, short = 'p', value_name = "NAME")]
     nodepool: Option<String>,
 
+    /// Follow on a full screen until q: nodes, cost, pending pods and drains. Without a terminal, one line per node that
+    /// changed
+    #[arg(long, short = 'w', conflicts_with_all = ["by", "limit"])]
+    watch: bool,
+
     /// Order of the nodes, largest first
     #[arg(long, default_value = "waste")]
     by: By,
@@ -37,6 +44,7 @@ pub struct Args {
     #[arg(long, value_name = "COUNT", default_value_t = 20)]
     limit: usize,
 
+    /// With --watch, json is one line per node that changed
     #[arg(long, short = 'o', default_value = "table")]
     output: Output,
 
@@ -50,6 +58,28 @@ pub struct Args {
     /// Address of disruption; `--address` is the provisioner's
     #[arg(long, env = "GRPC_DISRUPTION", value_name = "HOST:PORT", help_heading = "Connection")]
     disruption_address: Option<String>,
+
+    #[arg(long, env = "GRPC_TERMINATION", hide = true)]
+    grpc_termination: Option<String>,
+
+    #[arg(long, env = "GRPC_PRICING_CACHE", hide = true)]
+    grpc_pricing_cache: Option<String>,
+
+    /// Any text: the screen of --watch has no colours (https://no-color.org).
+    #[arg(long, env = "NO_COLOR", hide = true)]
+    no_color: Option<String>,
+}
+
+impl Args {
+    fn sources(&self) -> Sources {
+        Sources {
+            connection: self.connection.clone(),
+            grpc_provisioner: self.grpc_provisioner.clone(),
+            grpc_disruption: self.disruption_address.clone(),
+            grpc_termination: self.grpc_termination.clone(),
+            grpc_pricing_cache: self.grpc_pricing_cache.clone(),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -68,6 +98,9 @@ enum Output {
 }
 
 pub fn run(args: &Args) -> Result<()> {
+    if args.watch {
+        return watch::run(args);
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut top = while_running("querying provisioner and disruption", || runtime.block_on(ask(args)))?;
     top.order(args.by);

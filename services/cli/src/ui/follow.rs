@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use super::hub::Hub;
 use super::picture::Event;
 use super::shown::ServiceState;
-use super::{Args, convert};
+use super::{Sources, convert};
 use crate::connect::explain;
 
 /// A step with hundreds of nodes and all their pods.
@@ -31,12 +31,12 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 const SETTLE: Duration = Duration::from_secs(5);
 
 /// Ends with what is returned.
-pub(super) fn all(args: &Args, hub: &Arc<Hub>) -> JoinSet<()> {
+pub(crate) fn all(sources: &Sources, hub: &Arc<Hub>) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
-    tasks.spawn(again_and_again(args.clone(), Arc::clone(hub), Service::Provisioner, cluster));
-    tasks.spawn(again_and_again(args.clone(), Arc::clone(hub), Service::Disruption, commands));
-    tasks.spawn(again_and_again(args.clone(), Arc::clone(hub), Service::Termination, drains));
-    tasks.spawn(again_and_again(args.clone(), Arc::clone(hub), Service::PricingCache, prices));
+    tasks.spawn(again_and_again(sources.clone(), Arc::clone(hub), Service::Provisioner, cluster));
+    tasks.spawn(again_and_again(sources.clone(), Arc::clone(hub), Service::Disruption, commands));
+    tasks.spawn(again_and_again(sources.clone(), Arc::clone(hub), Service::Termination, drains));
+    tasks.spawn(again_and_again(sources.clone(), Arc::clone(hub), Service::PricingCache, prices));
     tasks
 }
 
@@ -44,7 +44,7 @@ pub(super) fn all(args: &Args, hub: &Arc<Hub>) -> JoinSet<()> {
 type Follow = fn(Source) -> BoxFuture<'static, Result<()>>;
 
 struct Source {
-    args: Args,
+    sources: Sources,
     hub: Arc<Hub>,
     service: Service,
 }
@@ -60,9 +60,9 @@ impl Source {
     }
 }
 
-async fn again_and_again(args: Args, hub: Arc<Hub>, service: Service, follow: Follow) {
+async fn again_and_again(sources: Sources, hub: Arc<Hub>, service: Service, follow: Follow) {
     let mut pause = SHORTEST_PAUSE;
-    let source = || Source { args: args.clone(), hub: Arc::clone(&hub), service };
+    let source = || Source { sources: sources.clone(), hub: Arc::clone(&hub), service };
     source().say("connecting", String::new());
     loop {
         let begun = tokio::time::Instant::now();
@@ -81,7 +81,7 @@ async fn again_and_again(args: Args, hub: Arc<Hub>, service: Service, follow: Fo
 
 fn cluster(source: Source) -> BoxFuture<'static, Result<()>> {
     Box::pin(async move {
-        let transport = source.args.transport(source.service).await?;
+        let transport = source.sources.transport(source.service).await?;
         let mut client = ProvisionerClient::new(transport).max_decoding_message_size(LARGEST_ANSWER);
         let request = WatchClusterRequest { with_pods: true };
         let mut stream = client.watch_cluster(request).await.map_err(|s| explain(&s))?.into_inner();
@@ -98,7 +98,7 @@ fn cluster(source: Source) -> BoxFuture<'static, Result<()>> {
 
 fn commands(source: Source) -> BoxFuture<'static, Result<()>> {
     Box::pin(async move {
-        let transport = source.args.transport(source.service).await?;
+        let transport = source.sources.transport(source.service).await?;
         let mut client = DisruptionClient::new(transport).max_decoding_message_size(LARGEST_ANSWER);
         let mut nodes = source.hub.node_changes();
         let mut stream =
@@ -132,7 +132,7 @@ fn commands(source: Source) -> BoxFuture<'static, Result<()>> {
 
 fn drains(source: Source) -> BoxFuture<'static, Result<()>> {
     Box::pin(async move {
-        let transport = source.args.transport(source.service).await?;
+        let transport = source.sources.transport(source.service).await?;
         let mut client = TerminationClient::new(transport).max_decoding_message_size(LARGEST_ANSWER);
         let mut stream =
             client.watch_drain(WatchDrainRequest::default()).await.map_err(|s| explain(&s))?.into_inner();
@@ -149,7 +149,7 @@ fn drains(source: Source) -> BoxFuture<'static, Result<()>> {
 
 fn prices(source: Source) -> BoxFuture<'static, Result<()>> {
     Box::pin(async move {
-        let transport = source.args.transport(source.service).await?;
+        let transport = source.sources.transport(source.service).await?;
         let mut client = PricingCacheClient::new(transport).max_decoding_message_size(LARGEST_ANSWER);
         let mut nodes = source.hub.node_changes();
         let mut asking = Asking::new();

@@ -11,22 +11,25 @@ use super::picture::{Event, Patch, Picture};
 /// Changes that a slow reader may be behind.
 const BEHIND: usize = 256;
 
-pub(super) struct Hub {
+pub(crate) struct Hub {
     picture: Mutex<Picture>,
     /// Patches as JSON.
     changes: broadcast::Sender<Arc<str>>,
     /// Changes with the nodes: a reason to ask again what is not streamed.
     nodes: watch::Sender<u64>,
+    /// Changes of any part.
+    any: watch::Sender<u64>,
     pub(super) jaeger: Option<String>,
     pub(super) read_only: bool,
 }
 
 impl Hub {
-    pub(super) fn new(jaeger: Option<String>, read_only: bool) -> Self {
+    pub(crate) fn new(jaeger: Option<String>, read_only: bool) -> Self {
         Self {
             picture: Mutex::default(),
             changes: broadcast::channel(BEHIND).0,
             nodes: watch::channel(0).0,
+            any: watch::channel(0).0,
             jaeger,
             read_only,
         }
@@ -45,6 +48,7 @@ impl Hub {
         if !patch.nodes.is_empty() {
             self.nodes.send_modify(|count| *count += 1);
         }
+        self.any.send_modify(|count| *count += 1);
         // Sent under the lock: nobody joins between a change and its being reply. Nobody may be listening.
         if self.changes.receiver_count() > 0 {
             let _ = self.changes.send(Arc::from(json(&patch)));
@@ -59,6 +63,16 @@ impl Hub {
 
     pub(super) fn full(&self) -> String {
         json(&self.lock().full())
+    }
+
+    /// A copy of the picture as it is now; its parts are shared, not copied.
+    pub(crate) fn picture(&self) -> Picture {
+        self.lock().clone()
+    }
+
+    /// Changes whenever any part of the picture does.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.any.subscribe()
     }
 
     /// Changes whenever a node does.

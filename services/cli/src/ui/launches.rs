@@ -1,4 +1,5 @@
-//! Launches, as the provisioner's picture shows them: a claim appears, gets an instance, joins and takes pods. Pure.
+//! Launches, as the provisioner's picture shows them: a claim appears, gets an instance, joins and takes pods. A busy stream may
+//! show a node for the first time when it is ready: its launch has one step then. Pure.
 
 use super::picture::{All, Changes};
 use super::shown::{Decision, Node};
@@ -34,7 +35,7 @@ pub(super) fn of(
         let own = match known.get(&key) {
             Some(own) if own.ended => continue,
             Some(own) => Some((**own).clone()),
-            None if node.phase == READY || before.values().any(|other| other.claim == node.claim) => None,
+            None if before.values().any(|other| other.claim == node.claim) => None,
             None => {
                 Some(Decision { kind: "launch", at, reason: "pods wait".to_owned(), ..Decision::default() })
             }

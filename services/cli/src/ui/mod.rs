@@ -3,8 +3,8 @@
 //! ```text
 //!  provisioner WatchCluster ─┐
 //!  disruption  WatchCommands ├─> follow ──> picture (pure merge) ──> hub ──> serve (server-sent events) ──> page
-//!  termination WatchDrain    │                                        └──> --snapshot FILE
-//!  pricing-cache             ┘
+//!  termination WatchDrain    │                                        ├──> --snapshot FILE
+//!  pricing-cache             ┘                                        └──> top --watch
 //! ```
 //! It runs on the person's machine, with the person's rights; nothing of it is in the cluster, and it changes nothing there.
 
@@ -14,15 +14,15 @@ mod command;
 mod convert;
 mod document;
 mod drain;
-mod follow;
+pub(crate) mod follow;
 mod guard;
-mod hub;
+pub(crate) mod hub;
 mod launches;
 mod open;
-mod picture;
+pub(crate) mod picture;
 mod question;
 mod serve;
-mod shown;
+pub(crate) mod shown;
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -66,38 +66,37 @@ pub struct Args {
     #[arg(long, env = "JAEGER_URL", value_name = "URL")]
     jaeger: Option<String>,
 
-    // `--address` is the provisioner's.
     #[command(flatten)]
-    connection: Connection,
-
-    #[command(flatten)]
-    addresses: Addresses,
+    sources: Sources,
 }
 
-/// Addresses in the environment, as the local stack leaves them.
+/// Where the streams come from: the connection, and addresses in the environment as the local stack leaves them.
 #[derive(clap::Args, Debug, Clone)]
-struct Addresses {
+pub(crate) struct Sources {
+    // `--address` is the provisioner's.
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+
     #[arg(long, env = "GRPC_PROVISIONER", hide = true)]
-    grpc_provisioner: Option<String>,
+    pub(crate) grpc_provisioner: Option<String>,
     #[arg(long, env = "GRPC_DISRUPTION", hide = true)]
-    grpc_disruption: Option<String>,
+    pub(crate) grpc_disruption: Option<String>,
     #[arg(long, env = "GRPC_TERMINATION", hide = true)]
-    grpc_termination: Option<String>,
+    pub(crate) grpc_termination: Option<String>,
     #[arg(long, env = "GRPC_PRICING_CACHE", hide = true)]
-    grpc_pricing_cache: Option<String>,
+    pub(crate) grpc_pricing_cache: Option<String>,
 }
 
 /// How long `--snapshot` waits for each service.
 const FIRST_PICTURE: Duration = Duration::from_secs(15);
 
-impl Args {
-    async fn transport(&self, service: Service) -> Result<crate::connect::Transport> {
-        let own = &self.addresses;
+impl Sources {
+    pub(crate) async fn transport(&self, service: Service) -> Result<crate::connect::Transport> {
         let from_env = match service {
-            Service::Provisioner => &own.grpc_provisioner,
-            Service::Disruption => &own.grpc_disruption,
-            Service::Termination => &own.grpc_termination,
-            _ => &own.grpc_pricing_cache,
+            Service::Provisioner => &self.grpc_provisioner,
+            Service::Disruption => &self.grpc_disruption,
+            Service::Termination => &self.grpc_termination,
+            _ => &self.grpc_pricing_cache,
         };
         if service == Service::Provisioner {
             return self.connection.open(service, from_env.as_deref()).await;
@@ -135,14 +134,14 @@ async fn serve_page(args: &Args) -> Result<()> {
     let query = token.as_ref().map(|token| format!("?token={token}")).unwrap_or_default();
     let url = format!("http://{}/{query}", open::reachable(address));
     let hub = Arc::new(Hub::new(args.jaeger.clone(), args.read_only));
-    let followers = follow::all(args, &hub);
+    let followers = follow::all(&args.sources, &hub);
     println!("{url}");
     std::io::stdout().flush()?;
     eprintln!("the page is open until Ctrl-C");
     if !args.no_open {
         open::browser(&url);
     }
-    let serving = serve::run(listener, hub, Guard::new(address, token), args.clone());
+    let serving = serve::run(listener, hub, Guard::new(address, token), args.sources.clone());
     let outcome = tokio::select! {
         ended = serving => ended,
         _ = tokio::signal::ctrl_c() => Ok(()),
@@ -153,7 +152,7 @@ async fn serve_page(args: &Args) -> Result<()> {
 
 async fn write_snapshot(args: &Args, file: &Path) -> Result<()> {
     let hub = Arc::new(Hub::new(args.jaeger.clone(), true));
-    let followers = follow::all(args, &hub);
+    let followers = follow::all(&args.sources, &hub);
     let complete =
         tokio::time::timeout(FIRST_PICTURE, hub.until(picture::Picture::is_complete)).await.is_ok();
     let picture = hub.full();

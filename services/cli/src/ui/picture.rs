@@ -16,8 +16,8 @@ const MOST_DECISIONS: usize = 500;
 /// Samples that are kept; older ones are thinned out.
 const MOST_SAMPLES: usize = 2000;
 
-pub(super) type Changes<T> = BTreeMap<String, Option<Arc<T>>>;
-pub(super) type All<T> = BTreeMap<String, Arc<T>>;
+pub(crate) type Changes<T> = BTreeMap<String, Option<Arc<T>>>;
+pub(crate) type All<T> = BTreeMap<String, Arc<T>>;
 
 /// One step of the provisioner's stream.
 #[derive(Clone, Debug, Default)]
@@ -43,21 +43,21 @@ pub(super) enum Event {
     Service(&'static str, ServiceState),
 }
 
-#[derive(Default)]
-pub(super) struct Picture {
-    nodes: All<Node>,
-    pending: All<Pending>,
-    decisions: All<Decision>,
-    drains: All<Drain>,
+#[derive(Clone, Default)]
+pub(crate) struct Picture {
+    pub(crate) nodes: All<Node>,
+    pub(crate) pending: All<Pending>,
+    pub(crate) decisions: All<Decision>,
+    pub(crate) drains: All<Drain>,
     candidates: All<Candidate>,
     budgets: Vec<Budget>,
     unavailable: Vec<Unavailable>,
     shifted: Vec<String>,
-    services: All<ServiceState>,
-    history: Vec<Sample>,
+    pub(crate) services: All<ServiceState>,
+    pub(crate) history: Vec<Sample>,
     /// Steps of a picture that is not complete.
     steps: Vec<ClusterStep>,
-    seen: bool,
+    pub(crate) seen: bool,
     with_candidates: bool,
 }
 

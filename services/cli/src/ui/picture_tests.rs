@@ -165,3 +165,14 @@ fn cost_is_sampled_when_it_changes() {
     assert!(picture.take(delta(101, &[("a", same)], &[]), 101).history.is_empty());
     assert_eq!(picture.take(delta(102, &[], &["a"]), 102).history[0].nodes, 0);
 }
+
+#[test]
+fn a_node_that_is_ready_when_it_is_first_shown_was_launched_too() {
+    let mut picture = Picture::default();
+    picture.take(full(&[("a", node("a-claim", "initialised"))], false), 100);
+    let patch = picture.take(delta(105, &[("b", node("b-claim", "initialised"))], &[]), 105);
+    let launch = patch.decisions["launch/b-claim"].as_ref().expect("a launch");
+    assert!(launch.ended);
+    assert_eq!(launch.steps, [(105, "initialised".to_owned())]);
+    assert!(picture.take(delta(106, &[("a", node("a-claim", "registered"))], &[]), 106).decisions.is_empty());
+}

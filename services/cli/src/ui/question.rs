@@ -8,7 +8,7 @@ use runtime::Service;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Args;
+use super::Sources;
 use super::convert::{capacity_type, pod_name};
 use crate::connect::{Transport, explain};
 
@@ -33,12 +33,12 @@ struct Change {
     consolidate: bool,
 }
 
-async fn client(args: &Args) -> Result<ProvisionerClient<Transport>> {
-    let transport = args.transport(Service::Provisioner).await?;
+async fn client(sources: &Sources) -> Result<ProvisionerClient<Transport>> {
+    let transport = sources.transport(Service::Provisioner).await?;
     Ok(ProvisionerClient::new(transport).max_decoding_message_size(LARGEST_ANSWER))
 }
 
-pub(super) async fn simulate(args: &Args, asked: &[u8]) -> Result<Value> {
+pub(super) async fn simulate(sources: &Sources, asked: &[u8]) -> Result<Value> {
     let Removal { remove } = serde_json::from_slice(asked).context("read the question")?;
     if remove.is_empty() {
         bail!("name the nodes that would go");
@@ -46,7 +46,8 @@ pub(super) async fn simulate(args: &Args, asked: &[u8]) -> Result<Value> {
     // Drift's rules: every destination is open, as when a person takes the nodes away.
     let purpose = pb::SimulationPurpose::Drift.into();
     let request = pb::SimulateRequest { remove_nodes: remove, purpose, ..pb::SimulateRequest::default() };
-    let reply = client(args).await?.simulate(request).await.map_err(|status| explain(&status))?.into_inner();
+    let reply =
+        client(sources).await?.simulate(request).await.map_err(|status| explain(&status))?.into_inner();
     Ok(json!({
         "removed": reply.removed_micro_usd_per_hour,
         "added": reply.added_micro_usd_per_hour,
@@ -57,7 +58,7 @@ pub(super) async fn simulate(args: &Args, asked: &[u8]) -> Result<Value> {
     }))
 }
 
-pub(super) async fn plan(args: &Args, asked: &[u8]) -> Result<Value> {
+pub(super) async fn plan(sources: &Sources, asked: &[u8]) -> Result<Value> {
     let Change { objects, remove, consolidate } =
         serde_json::from_slice(asked).context("read the question")?;
     let request = pb::PlanRequest {
@@ -66,7 +67,7 @@ pub(super) async fn plan(args: &Args, asked: &[u8]) -> Result<Value> {
         consolidate,
         ..pb::PlanRequest::default()
     };
-    let reply = client(args).await?.plan(request).await.map_err(|status| explain(&status))?.into_inner();
+    let reply = client(sources).await?.plan(request).await.map_err(|status| explain(&status))?.into_inner();
     Ok(json!({
         "added": reply.micro_usd_per_hour,
         "bound": reply.lower_bound_micro_usd_per_hour,

@@ -18,7 +18,7 @@ use tokio::sync::broadcast::error::RecvError;
 
 use super::guard::Guard;
 use super::hub::Hub;
-use super::{Args, document, question};
+use super::{Sources, document, question};
 
 /// A line now and then keeps a silent stream open, and shows when its reader is gone.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -27,16 +27,16 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 struct Page {
     hub: Arc<Hub>,
     guard: Guard,
-    args: Arc<Args>,
+    sources: Arc<Sources>,
 }
 
-pub(super) async fn run(listener: TcpListener, hub: Arc<Hub>, guard: Guard, args: Args) -> Result<()> {
-    axum::serve(listener, router(hub, guard, args)).await.context("serve the page")
+pub(super) async fn run(listener: TcpListener, hub: Arc<Hub>, guard: Guard, sources: Sources) -> Result<()> {
+    axum::serve(listener, router(hub, guard, sources)).await.context("serve the page")
 }
 
-fn router(hub: Arc<Hub>, guard: Guard, args: Args) -> axum::Router {
+fn router(hub: Arc<Hub>, guard: Guard, sources: Sources) -> axum::Router {
     let read_only = hub.read_only;
-    let page = Page { hub, guard, args: Arc::new(args) };
+    let page = Page { hub, guard, sources: Arc::new(sources) };
     let mut routes = axum::Router::new().route("/", get(document)).route("/events", get(events));
     if !read_only {
         routes = routes.route("/simulate", post(simulate)).route("/plan", post(plan));
@@ -99,11 +99,11 @@ fn message(json: &str) -> String {
 }
 
 async fn simulate(State(page): State<Page>, asked: Bytes) -> Response {
-    answer(question::simulate(&page.args, &asked).await)
+    answer(question::simulate(&page.sources, &asked).await)
 }
 
 async fn plan(State(page): State<Page>, asked: Bytes) -> Response {
-    answer(question::plan(&page.args, &asked).await)
+    answer(question::plan(&page.sources, &asked).await)
 }
 
 fn answer(outcome: Result<serde_json::Value>) -> Response {

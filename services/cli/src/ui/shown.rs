@@ -49,12 +49,12 @@ pub(crate) const DO_NOT_DISRUPT: u8 = 2;
 pub(crate) const TERMINATING: u8 = 4;
 
 impl Node {
-    pub(super) fn is_ours(&self) -> bool {
+    pub(crate) fn is_ours(&self) -> bool {
         !self.claim.is_empty()
     }
 
     /// The part of the price that nobody requested, by the resource of which most is requested.
-    pub(super) fn waste(&self) -> i64 {
+    pub(crate) fn waste(&self) -> i64 {
         let unused = |[requested, all]: [i64; 2]| {
             let free = (all - requested).clamp(0, all.max(0));
             i128::from(self.price) * i128::from(free) / i128::from(all.max(1))
@@ -64,46 +64,46 @@ impl Node {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Pending {
-    pub(super) namespace: String,
-    pub(super) name: String,
+pub(crate) struct Pending {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) since: Option<i64>,
-    pub(super) nominated: String,
-    pub(super) reason: String,
+    pub(crate) since: Option<i64>,
+    pub(crate) nominated: String,
+    pub(crate) reason: String,
 }
 
 /// One decision, or one removal, or one launch, with its steps so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Decision {
+pub(crate) struct Decision {
     /// "launch", "disruption" or "removal".
-    pub(super) kind: &'static str,
+    pub(crate) kind: &'static str,
     /// When it began.
-    pub(super) at: i64,
-    pub(super) reason: String,
+    pub(crate) at: i64,
+    pub(crate) reason: String,
     #[serde(skip_serializing_if = "String::is_empty")]
-    pub(super) method: String,
+    pub(crate) method: String,
     /// Last word of the steps.
-    pub(super) phase: String,
+    pub(crate) phase: String,
     /// Nothing more will come.
-    pub(super) ended: bool,
-    pub(super) remove: Vec<String>,
-    pub(super) add: Vec<String>,
+    pub(crate) ended: bool,
+    pub(crate) remove: Vec<String>,
+    pub(crate) add: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) saving: Option<i64>,
+    pub(crate) saving: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) moved: Option<u32>,
-    pub(super) detail: String,
+    pub(crate) moved: Option<u32>,
+    pub(crate) detail: String,
     /// Named in traces; empty when there is none.
     #[serde(skip_serializing_if = "String::is_empty")]
-    pub(super) command: String,
+    pub(crate) command: String,
     /// When, and what.
-    pub(super) steps: Vec<(i64, String)>,
+    pub(crate) steps: Vec<(i64, String)>,
 }
 
 impl Decision {
     /// Adds a step unless it is the last one already.
-    pub(super) fn step(&mut self, at: i64, what: String) {
+    pub(crate) fn step(&mut self, at: i64, what: String) {
         if self.steps.last().is_none_or(|(_, last)| *last != what) {
             self.steps.push((at, what));
         }
@@ -111,66 +111,66 @@ impl Decision {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Drain {
-    pub(super) node: String,
-    pub(super) phase: &'static str,
-    pub(super) reason: String,
+pub(crate) struct Drain {
+    pub(crate) node: String,
+    pub(crate) phase: &'static str,
+    pub(crate) reason: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) since: Option<i64>,
+    pub(crate) since: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) deadline: Option<i64>,
-    pub(super) total: u32,
-    pub(super) gone: u32,
+    pub(crate) deadline: Option<i64>,
+    pub(crate) total: u32,
+    pub(crate) gone: u32,
     /// Kind, pod, sentence.
-    pub(super) waiting: Vec<(String, String, String)>,
+    pub(crate) waiting: Vec<(String, String, String)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Candidate {
-    pub(super) disruptable: bool,
+pub(crate) struct Candidate {
+    pub(crate) disruptable: bool,
     /// Rule, sentence, what would change it.
-    pub(super) blockers: Vec<(String, String, String)>,
+    pub(crate) blockers: Vec<(String, String, String)>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) saving: Option<i64>,
+    pub(crate) saving: Option<i64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Budget {
-    pub(super) pool: String,
-    pub(super) reason: String,
-    pub(super) allowed: u32,
-    pub(super) used: u32,
-    pub(super) problem: String,
+pub(crate) struct Budget {
+    pub(crate) pool: String,
+    pub(crate) reason: String,
+    pub(crate) allowed: u32,
+    pub(crate) used: u32,
+    pub(crate) problem: String,
 }
 
 /// What EC2 has run out of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Unavailable {
+pub(crate) struct Unavailable {
     #[serde(rename = "type")]
-    pub(super) kind: String,
-    pub(super) zone: String,
-    pub(super) cap: &'static str,
-    pub(super) reason: String,
+    pub(crate) kind: String,
+    pub(crate) zone: String,
+    pub(crate) cap: &'static str,
+    pub(crate) reason: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) until: Option<i64>,
+    pub(crate) until: Option<i64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct ServiceState {
+pub(crate) struct ServiceState {
     /// "connecting", "live" or "lost".
-    pub(super) state: &'static str,
-    pub(super) detail: String,
-    pub(super) since: i64,
+    pub(crate) state: &'static str,
+    pub(crate) detail: String,
+    pub(crate) since: i64,
 }
 
 /// The cluster's cost at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Sample {
-    pub(super) at: i64,
+pub(crate) struct Sample {
+    pub(crate) at: i64,
     /// Pool, capacity type, micro-dollars an hour.
-    pub(super) by: Vec<(String, String, i64)>,
-    pub(super) waste: i64,
-    pub(super) nodes: u32,
-    pub(super) pods: u32,
-    pub(super) pending: u32,
+    pub(crate) by: Vec<(String, String, i64)>,
+    pub(crate) waste: i64,
+    pub(crate) nodes: u32,
+    pub(crate) pods: u32,
+    pub(crate) pending: u32,
 }

@@ -24,6 +24,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+#[cfg(target_os = "linux")]
+use crate::profiles;
 use crate::{Metrics, Readiness, grpc, metrics_page::Format};
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -41,6 +43,8 @@ pub struct Admin {
     pub profiling: bool,
     pages: Arc<Semaphore>,
     slowest_head: Duration,
+    /// Cancelled when the server stops: a profile takes longer than a process has to end.
+    pub(crate) stop: CancellationToken,
 }
 
 impl Admin {
@@ -51,11 +55,13 @@ impl Admin {
             profiling,
             pages: Arc::new(Semaphore::new(PAGES)),
             slowest_head: SLOWEST_HEAD,
+            stop: CancellationToken::new(),
         }
     }
 
     /// Serves until `stop`, and then lets pages under way be read to their end. Connections are limited like those of gRPC.
-    pub async fn serve(self, listener: TcpListener, stop: CancellationToken) -> anyhow::Result<()> {
+    pub async fn serve(mut self, listener: TcpListener, stop: CancellationToken) -> anyhow::Result<()> {
+        self.stop = stop.clone();
         let mut http = auto::Builder::new(TokioExecutor::new()).http1_only();
         http.http1().timer(TokioTimer::new()).header_read_timeout(self.slowest_head);
         let routes = self.routes();
@@ -77,13 +83,17 @@ impl Admin {
         Ok(())
     }
 
-    fn routes(self) -> Router {
+    pub(crate) fn routes(self) -> Router {
         let mut routes = Router::new()
             .route("/metrics", get(metrics))
             .route("/healthz", get(|| async { "ok\n" }))
             .route("/readyz", get(ready));
         if self.profiling {
             routes = routes.route("/debug/tasks", get(tasks));
+            #[cfg(target_os = "linux")]
+            {
+                routes = routes.merge(profiles::routes());
+            }
         }
         routes.with_state(self)
     }

@@ -77,7 +77,7 @@ pub struct ProcessConfig {
     #[arg(long, env = "SHUTDOWN_GRACE", default_value = "20s", value_parser = go_duration)]
     pub shutdown_grace: Duration,
 
-    /// Serve /debug/ pages on the admin address.
+    /// Serve CPU and heap profiles (/debug/pprof/) and other /debug/ pages on the admin address, which is not authenticated.
     #[arg(long, env = "ENABLE_PROFILING", default_value = "false", value_parser = boolean,
           action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub enable_profiling: bool,

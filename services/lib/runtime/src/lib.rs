@@ -93,6 +93,8 @@ mod metrics_page;
 mod notes;
 pub mod process;
 mod process_metrics;
+#[cfg(target_os = "linux")]
+mod profiles;
 pub mod readiness;
 mod service;
 mod settings;
@@ -111,14 +113,18 @@ use std::process::ExitCode;
 pub use config::{ProcessConfig, ServiceConfig};
 pub use lease::Leadership;
 pub use metrics::Metrics;
-#[doc(hidden)]
-pub use mimalloc::MiMalloc as Allocator;
 pub use process::Process;
 pub use readiness::{Check, Readiness};
 pub use service::Service;
 pub use settings::{FeatureGates, MinValuesPolicy, PreferencePolicy, Settings};
 pub use shell::{Addresses, Shell};
+#[doc(hidden)]
+#[cfg(not(target_os = "linux"))]
+pub use std::alloc::System as Allocator;
 pub use telemetry::Telemetry;
+#[doc(hidden)]
+#[cfg(target_os = "linux")]
+pub use tikv_jemallocator::Jemalloc as Allocator;
 
 /// Two threads are enough for services that mostly wait, and keep the idle process small; heavy computing has its own pool.
 const WORKERS: usize = 2;
@@ -175,6 +181,10 @@ async fn run<C: ServiceConfig>(
             return ExitCode::FAILURE;
         }
     };
+    #[cfg(target_os = "linux")]
+    if config.process().enable_profiling {
+        profiles::start().await;
+    }
     let outcome = async {
         let mut shell = Shell::new(service, config.process().clone()).await?;
         start(config, &mut shell).await?;

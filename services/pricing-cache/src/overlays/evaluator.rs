@@ -14,7 +14,7 @@ use model::labels;
 use model::price::MicroDollars;
 use model::requirement::Operator;
 use runtime::watch::Change;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -181,8 +181,11 @@ impl Evaluator {
             }
             info!(accepted = ?names, "evaluated NodeOverlays");
         }
-        // The owner first: what is streamed must not wait for the API server.
-        let _ = self.owner.send(owner::Message::Overlays(accepted)).await;
+        // First what is streamed: an overlay whose status says Ready is in force.
+        let (published, is_published) = oneshot::channel();
+        if self.owner.send(owner::Message::Overlays { accepted, published }).await.is_ok() {
+            let _ = is_published.await;
+        }
         let objects = self.overlays.0.clone().unwrap_or_default();
         for (name, verdict) in &verdicts {
             if let Some(object) = objects.get(name) {

@@ -28,6 +28,8 @@ pub(crate) use offer::{ClassFacts, Message};
 
 const MAILBOX: usize = 256;
 const REPORT_DEADLINE: Duration = Duration::from_secs(5);
+/// A derivation takes milliseconds; a decision does not wait for ever for one that does not.
+const SETTLE_LIMIT: Duration = Duration::from_secs(2);
 
 /// Instance types by EC2NodeClass.
 pub(crate) type Types = BTreeMap<Arc<str>, Arc<Vec<InstanceType>>>;
@@ -128,6 +130,22 @@ impl CatalogHandle {
 
     pub(crate) fn latest(&self) -> Offer {
         self.latest.borrow().clone()
+    }
+
+    /// Waits until every catalogue version and EC2NodeClass that has arrived is part of the offer: a decision made before would
+    /// buy by the prices and overlays of before.
+    pub(crate) async fn settled(&self) {
+        let (done, settled) = oneshot::channel();
+        let ask = async {
+            if self.inbox.send(Message::Settle(done)).await.is_ok() {
+                let _ = settled.await;
+            }
+        };
+        if tokio::time::timeout(SETTLE_LIMIT, ask).await.is_err() {
+            warn!(
+                "the newest catalogue is not worked in after {SETTLE_LIMIT:?}; going on with the one before"
+            );
+        }
     }
 
     pub(crate) fn subscribe(&self) -> watch::Receiver<Offer> {

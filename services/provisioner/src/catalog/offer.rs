@@ -38,6 +38,8 @@ pub(crate) enum Message {
         reason: String,
         done: oneshot::Sender<()>,
     },
+    /// Answered when everything sent before is part of the offer.
+    Settle(oneshot::Sender<()>),
     /// What this replica found out about a class itself; `None`: the class is gone.
     Resolved {
         class: String,
@@ -96,16 +98,18 @@ impl Actor {
                 biased;
                 () = stop.cancelled() => return Ok(()),
                 Some(first) = self.inbox.recv() => {
-                    let mut told = Vec::new();
-                    let mut changed = self.state.take(first, &mut told);
-                    tokio::time::sleep(GATHER).await;
+                    let mut waiting = Vec::new();
+                    let mut changed = self.state.take(first, &mut waiting);
+                    if changed {
+                        tokio::time::sleep(GATHER).await;
+                    }
                     while let Ok(more) = self.inbox.try_recv() {
-                        changed |= self.state.take(more, &mut told);
+                        changed |= self.state.take(more, &mut waiting);
                     }
                     if changed {
                         self.publish().await?;
                     }
-                    for done in told {
+                    for done in waiting {
                         let _ = done.send(());
                     }
                 }
@@ -134,8 +138,8 @@ impl Actor {
 }
 
 impl State {
-    /// Says whether the offer may be another now.
-    fn take(&mut self, message: Message, told: &mut Vec<oneshot::Sender<()>>) -> bool {
+    /// Says whether the offer may be another now. `waiting` are to be answered once it is published.
+    fn take(&mut self, message: Message, waiting: &mut Vec<oneshot::Sender<()>>) -> bool {
         match message {
             Message::Facts(facts) => {
                 // Once the cache shows a mark, its own period counts.
@@ -154,6 +158,10 @@ impl State {
                 self.classes = classes.into_iter().map(|class| (class.name_any(), class)).collect();
             }
             Message::Pool(change) => return self.take_pool(change),
+            Message::Settle(done) => {
+                waiting.push(done);
+                return false;
+            }
             Message::Unavailable { scopes, reason, done } => {
                 let since = Timestamp::now();
                 let until = since.checked_add(OWN_MARK).unwrap_or(Timestamp::MAX);
@@ -161,7 +169,7 @@ impl State {
                     let mark = Unavailable { scope, since, until, reason: reason.clone(), repeats: 1 };
                     self.own.insert(mark.scope.key(), mark);
                 }
-                told.push(done);
+                waiting.push(done);
             }
             Message::Resolved { class, found } => {
                 match found {

@@ -119,10 +119,7 @@ impl Actor {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return Ok(()),
-                Ok(()) = self.offers.changed() => {
-                    let offer = self.offers.borrow_and_update().clone();
-                    self.state.offer_changed(offer, Timestamp::now());
-                }
+                Ok(()) = self.offers.changed() => self.take_offer(),
                 Some(message) = self.inbox.recv() => {
                     self.take(message, &mut asked);
                     // What came in together is published together.
@@ -141,6 +138,10 @@ impl Actor {
             }
             self.send_triggers().await;
             if publish || !asked.is_empty() {
+                // One that came before the question is part of the answer.
+                if self.offers.has_changed().unwrap_or(false) {
+                    self.take_offer();
+                }
                 self.publish().await?;
                 let view = Arc::clone(&self.latest.borrow());
                 for reply in asked.drain(..) {
@@ -149,6 +150,11 @@ impl Actor {
                 }
             }
         }
+    }
+
+    fn take_offer(&mut self) {
+        let offer = self.offers.borrow_and_update().clone();
+        self.state.offer_changed(offer, Timestamp::now());
     }
 
     fn take(&mut self, message: Message, asked: &mut Vec<oneshot::Sender<Arc<ClusterView>>>) {

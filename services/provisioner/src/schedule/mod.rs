@@ -155,6 +155,7 @@ impl Scheduler {
     }
 
     async fn decide(&mut self, window: Window, lost: &CancellationToken) -> anyhow::Result<()> {
+        self.deps.catalog.settled().await;
         let view = self.deps.cluster.fresh().await;
         if !view.synced {
             info!("waiting for the cluster's state to be complete");
@@ -227,6 +228,7 @@ impl Scheduler {
     /// Pods have stopped coming, the window is still open.
     async fn solve_ahead(&mut self) {
         let Some(lost) = self.deps.leadership.until_lost() else { return };
+        self.deps.catalog.settled().await;
         let view = self.deps.cluster.fresh().await;
         if view.synced && !self.ahead.as_ref().is_some_and(|made| made.is_about(&view)) {
             let solving = Solving::start(&view, options(&self.deps.settings), &lost);

@@ -2,14 +2,12 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use opentelemetry::trace::TracerProvider as _;
 use proto::interruptionwatcher::v1::{ReplayRequest, interruption_watcher_client::InterruptionWatcherClient};
 use tonic::Code;
 use tonic_health::pb::{
     HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
 };
 use tracing::Instrument as _;
-use tracing_subscriber::layer::SubscriberExt as _;
 
 use super::fixture::{CALLEE, Calling, PROVISIONER, ask, serve, serve_with};
 use crate::grpc::{Access, GrpcServer, REQUEST_ID, errors};
@@ -74,10 +72,6 @@ async fn a_request_id_is_kept_returned_and_handed_on() {
 
 #[tokio::test]
 async fn one_trace_crosses_three_processes_worth_of_calls() {
-    let provider = opentelemetry_sdk::trace::SdkTracerProvider::builder().build();
-    let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("test"));
-    let _traced = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
-
     let last = serve(None).await;
     let onward = Calling::to(&[("w-2", &last)], PROVISIONER);
     let first = serve(Some(onward.peers.any())).await;

@@ -5,13 +5,14 @@ use std::{
     net::SocketAddr,
     path::PathBuf,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, Once,
         atomic::{AtomicUsize, Ordering},
     },
     time::{Duration, SystemTime},
 };
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use opentelemetry::trace::TracerProvider as _;
 use proto::interruptionwatcher::v1::{
     GetStatsRequest, GetStatsResponse, ListEventsRequest, ListEventsResponse, ReplayRequest, ReplayResponse,
     interruption_watcher_client::InterruptionWatcherClient,
@@ -21,6 +22,7 @@ use serde_json::json;
 use tokio::{net::TcpListener, sync::Notify};
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
+use tracing_subscriber::layer::SubscriberExt as _;
 
 use crate::{
     Metrics, Readiness, Service,
@@ -185,6 +187,18 @@ impl Drop for Running {
     }
 }
 
+/// Spans are recorded for the whole test process, before any server has made one. A subscriber for a single test is not
+/// enough: the process remembers whether anybody wants the spans of a line of code, and two tests that reach a line for the
+/// first time at the same moment can make it remember "nobody".
+fn record_spans() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let provider = opentelemetry_sdk::trace::SdkTracerProvider::builder().build();
+        let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("test"));
+        tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer)).unwrap();
+    });
+}
+
 pub(super) async fn serve(onward: Option<Caller>) -> Running {
     serve_with(onward, SystemTime::now(), |server| server).await
 }
@@ -210,6 +224,7 @@ fn serve_on(
     issued_at: SystemTime,
     adjust: impl FnOnce(GrpcServer) -> GrpcServer,
 ) -> Running {
+    record_spans();
     let addr = listener.local_addr().unwrap();
     let issued = subject(addr).issue(issued_at, Duration::from_secs(3600)).unwrap();
     let current = Current::new(&issued);
