@@ -39,7 +39,7 @@ stack: ## build the local cluster's components, once
 test: stack unit integration ## everything: unit, property, integration
 
 unit: stack ## tests that need no cluster
-	cargo test --workspace --exclude integration
+	cargo test --workspace --exclude karpenter-integration
 	$(PYTHON) -m unittest discover -s deploy/local -p 'test_*.py'
 	$(PYTHON) -m unittest discover -s integration/conformance -p 'test_*.py'
 
@@ -59,9 +59,9 @@ soak-install:
 soak-stack:
 	KARPENTER_BIN_DIR=$(CARGO_TARGET_DIR)/release $(PYTHON) deploy/local/tests/acceptance.py
 soak-properties:
-	PROPTEST_CASES=$${PROPTEST_CASES:-20000} cargo test --no-fail-fast --workspace --exclude integration
+	PROPTEST_CASES=$${PROPTEST_CASES:-20000} cargo test --no-fail-fast --workspace --exclude karpenter-integration
 soak-solver:
-	SOLVER_CASES=$${SOLVER_CASES:-20000} cargo test -p solver --test properties
+	SOLVER_CASES=$${SOLVER_CASES:-20000} cargo test -p karpenter-solver --test properties
 
 bench: stack ## every benchmark, one table of bar, measured and ratio; ORACLE=, CATALOG= and ELASTICMQ= add more, BASELINE=write keeps it
 	cargo build --release --workspace --bins
@@ -82,7 +82,7 @@ fmt: ## format
 	cargo fmt --all
 
 crds: ## write charts/karpenter-crd from the Rust types
-	cargo run -p api --bin crdgen
+	cargo run -p karpenter-api --bin crdgen
 
 STATIC := $(shell uname -m)-unknown-linux-gnu
 images: ## OCI images of the five services, and a bill of materials, into .local/images; REGISTRY=… TAG=… also pushes them (with skopeo)

@@ -1,4 +1,4 @@
-//! Writes the chart `charts/karpenter-crd` from the Rust types: `cargo run -p api --bin crdgen`.
+//! Writes the chart `charts/karpenter-crd` from the Rust types: `cargo run -p karpenter-api --bin crdgen`.
 
 use std::error::Error;
 use std::fs;

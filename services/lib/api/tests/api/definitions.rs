@@ -20,7 +20,7 @@ fn the_chart_is_what_crdgen_writes() {
         let stored = fs::read_to_string(chart().join(path)).unwrap_or_default();
         assert!(
             stored == *content,
-            "charts/karpenter-crd/{path} is stale: run `cargo run -p api --bin crdgen`"
+            "charts/karpenter-crd/{path} is stale: run `cargo run -p karpenter-api --bin crdgen`"
         );
     }
     let expected: BTreeSet<_> = files.iter().filter_map(|(path, _)| path.strip_prefix("files/")).collect();
