@@ -48,7 +48,7 @@ def archives(root: Path, version: str, programs: dict[str, Path], out: Path, bui
             if reason := unable(name, target) if build else "--no-build, and no --cli for it":
                 print(f"skipped {PROGRAM} for {name}: {reason}")
                 continue
-            program = dist(root, name, ["-p", "cli", "--bin", PROGRAM]) / PROGRAM
+            program = dist(root, name, ["-p", "karpenter-cli", "--bin", PROGRAM]) / PROGRAM
         written[name] = out / f"{PROGRAM}-{version}-{name}.tar.gz"
         pack(program, root / "LICENSE", written[name])
     return written

@@ -28,7 +28,20 @@ def headings(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
+def packages() -> set[str]:
+    manifests = (path.read_text() for path in ROOT.rglob("Cargo.toml") if ".local" not in path.parts)
+    return {found[1] for text in manifests if (found := re.search(r'^\[package\]\nname = "([^"]+)"', text, re.MULTILINE))}
+
+
 class Documents(unittest.TestCase):
+    def test_every_package_that_cargo_is_given_exists(self):
+        """Also where no test runs the command: releases and workflows."""
+        files = [*pages(), ROOT / "Makefile", *(ROOT / ".github").rglob("*.yml"), *(ROOT / "deploy/release").glob("*.py")]
+        named = re.compile(r"""(?:cargo [^\n`]*?|")(?:-p|--exclude)(?:", "| )([a-z][\w-]*)""")
+        given = {(file.relative_to(ROOT), name) for file in files for name in named.findall(file.read_text())}
+        self.assertGreater(len(given), 4)
+        self.assertEqual([], sorted(each for each in given if each[1] not in packages()))
+
     def test_every_link_leads_to_a_file_and_its_heading(self):
         broken = []
         for page in pages():
