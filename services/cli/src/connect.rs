@@ -6,8 +6,8 @@
 //!  certificate  exactly what the service published (ConfigMap karpenter-<service>-trust), read with the person's kubeconfig
 //!  token        --token, else a token for --service-account, asked from the API server with the person's kubeconfig
 //! ```
-//! Nothing but the kubeconfig is needed: RBAC rights to get pods and that ConfigMap, to create pods/portforward, and to create
-//! tokens of the ServiceAccount.
+//! Nothing but the kubeconfig is needed, of somebody bound to the chart's Role karpenter-viewer. That Role gives tokens of the account
+//! that only reads, which is what a command asks for unless it changes something.
 
 pub(crate) mod dial;
 
@@ -30,6 +30,16 @@ use tonic::transport::Channel;
 
 use dial::Replica;
 
+/// Whose token a command shows that only reads.
+const VIEWER: &str = "karpenter-viewer";
+/// Whose token a command shows that changes something: `#[command(mut_arg("service_account", connect::of_operator))]`.
+const OPERATOR: &str = "karpenter-operator";
+
+/// The flag of a command that changes something.
+pub(crate) fn of_operator(service_account: clap::Arg) -> clap::Arg {
+    service_account.default_value(OPERATOR)
+}
+
 /// Flags of every sub-command that asks a running service.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Connection {
@@ -42,7 +52,7 @@ pub struct Connection {
     pub token: Option<String>,
 
     /// ServiceAccount to request a token for
-    #[arg(long, value_name = "NAME", default_value = "karpenter-operator", help_heading = "Connection")]
+    #[arg(long, value_name = "NAME", default_value = VIEWER, help_heading = "Connection")]
     pub service_account: String,
 
     /// Namespace of the services
@@ -212,7 +222,8 @@ impl Connection {
         let issued = accounts.create_token_request(name, &PostParams::default(), &request).await;
         let issued = issued.with_context(|| {
             format!(
-                "request a token for ServiceAccount {}/{name}; pass one with --token, or choose another account",
+                "request a token for ServiceAccount {0}/{name}; ask an administrator to bind you to Role {0}/{name}, \
+                 choose another account with --service-account, or pass a token with --token",
                 self.namespace
             )
         })?;
@@ -224,3 +235,6 @@ impl Connection {
 pub fn explain(status: &tonic::Status) -> anyhow::Error {
     anyhow::anyhow!("{}: {}", status.code(), status.message())
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,9 +8,10 @@ use kube::api::{Api, ListParams, Patch, PatchParams};
 use model::duration::GoDuration;
 use model::labels;
 
-use crate::connect::Connection;
+use crate::connect::{self, Connection};
 
 #[derive(clap::Args, Debug)]
+#[command(mut_arg("service_account", connect::of_operator))]
 pub struct PauseArgs {
     /// Only this NodePool; all when absent
     #[arg(long, value_name = "NAME")]
@@ -25,6 +26,7 @@ pub struct PauseArgs {
 }
 
 #[derive(clap::Args, Debug)]
+#[command(mut_arg("service_account", connect::of_operator))]
 pub struct ResumeArgs {
     /// Only this NodePool; all when absent
     #[arg(long, value_name = "NAME")]

@@ -22,7 +22,7 @@ pub(super) async fn check(connection: &Connection) -> Vec<Finding> {
 
 /// Not knowing is a failure: an installation without prices or queue must not pass.
 fn unasked(subject: &str, why: &str) -> Finding {
-    let fix = "you need the rights to create pods/portforward and tokens of ServiceAccount karpenter-operator; otherwise see the service's log";
+    let fix = "you need the rights of Role karpenter-viewer in the namespace of the services; with them, see the service's log";
     Finding::wrong(AREA, subject, format!("the service does not answer: {why}"), fix)
 }
 

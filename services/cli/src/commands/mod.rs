@@ -12,7 +12,7 @@ use proto::disruption::v1 as pb;
 use proto::disruption::v1::disruption_client::DisruptionClient;
 use runtime::Service;
 
-use crate::connect::{Connection, Transport, explain};
+use crate::connect::{self, Connection, Transport, explain};
 use crate::progress::while_running;
 use table::Row;
 
@@ -48,6 +48,7 @@ pub struct Args {
 #[derive(Subcommand, Debug)]
 enum Action {
     /// Take a command back: taints are removed and unused replacements deleted. Not possible once its NodeClaims are being deleted
+    #[command(mut_arg("service_account", connect::of_operator))]
     Cancel {
         /// As `commands` shows it
         id: String,
