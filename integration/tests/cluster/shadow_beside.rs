@@ -1,5 +1,6 @@
-//! A shadow installation beside one that acts, each in a namespace of its own: through scale-up, drift, an interruption and a static
-//! pool that shrinks, the shadow decides along, and neither the API server nor AWS sees a change of it.
+//! A shadow installation beside one that acts, each in a namespace of its own: through scale-up, drift, an interruption, expiry,
+//! garbage collection and a static pool that shrinks, the shadow decides along, and neither the API server nor AWS sees a change
+//! of it.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
@@ -14,15 +15,23 @@ use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 
+use crate::removal_scene::Scene;
+
 /// As the audit policy of the local cluster knows it: the bodies of its requests are recorded.
 const NAMESPACE: &str = "karpenter-shadow";
 const ACTING: &str = "kube-system";
 const ORDER: [&str; 5] =
     ["pricing-cache", "provisioner", "termination", "disruption", "interruption-watcher"];
 const GATE: &str = "--feature-gates=StaticCapacity=true";
+/// So that garbage is looked for several times while a test runs.
+const COLLECT_OFTEN: &str = "--garbage-collection-interval=3s";
 
 pub(crate) fn tests() -> Vec<Test> {
     vec![test!("shadow", alone, a_shadow_beside_an_installation_that_acts_changes_nothing)]
+}
+
+fn flags(service: &str) -> &'static [&'static str] {
+    if service == "termination" { &[GATE, COLLECT_OFTEN] } else { &[GATE] }
 }
 
 async fn a_shadow_beside_an_installation_that_acts_changes_nothing(stack: Stack) -> Result<()> {
@@ -31,7 +40,7 @@ async fn a_shadow_beside_an_installation_that_acts_changes_nothing(stack: Stack)
     accounts(&client).await?;
     aws::delete(&stack, "/calls")?;
     let acting: Vec<Service> =
-        ORDER.iter().map(|name| Service::start(&stack, name, 1, &[GATE])).collect::<Result<_>>()?;
+        ORDER.iter().map(|name| Service::start(&stack, name, 1, flags(name))).collect::<Result<_>>()?;
     let mut shadows = Vec::new();
     for name in ORDER {
         shadows.push(start_shadow(&stack, &client, name).await?);
@@ -70,7 +79,9 @@ async fn a_shadow_beside_an_installation_that_acts_changes_nothing(stack: Stack)
         }
     }
     ensure!(!calls["shadow-provisioner"].is_null(), "the shadow asked AWS nothing: {calls}");
-    ensure!(calls["provisioner"]["ec2:CreateFleet"].as_u64() > Some(0), "nobody launched anything: {calls}");
+    for (service, call) in [("provisioner", "ec2:CreateFleet"), ("termination", "ec2:TerminateInstances")] {
+        ensure!(calls[service][call].as_u64() > Some(0), "{service} never called {call}: {calls}");
+    }
 
     let report = report?;
     let decisions = report["decisions"].as_array().cloned().unwrap_or_default();
@@ -128,7 +139,35 @@ async fn a_day(stack: &Stack) -> Result<()> {
     pools.patch(&fixed.name, &PatchParams::default(), &fewer).await?;
     count(1).await?;
     fixed.remove().await?;
+
+    expiry(stack).await?;
+    garbage(stack).await?;
     workload.remove().await
+}
+
+/// Expiry ends a node whatever budgets say.
+async fn expiry(stack: &Stack) -> Result<()> {
+    let pool = json!({
+        "template": {"spec": {"expireAfter": "20s"}},
+        "disruption": {"consolidateAfter": "Never", "budgets": [{"nodes": "0"}]},
+    });
+    let expiring = Workload::new(stack, "beside-expiry", pool, json!({})).await?;
+    expiring.deploy("app", 1, "1", json!({})).await?;
+    expiring.running("app", 1).await?;
+    gone(&expiring, &expiring.claims().await?, "the expired claim to be replaced").await?;
+    expiring.remove().await
+}
+
+/// An instance with our tags, whose claim is gone, is ended; one without them is nobody's garbage.
+async fn garbage(stack: &Stack) -> Result<()> {
+    let scene = Scene::new(stack.clone(), "beside-garbage").await?;
+    let (ours, foreign) = (scene.launch("nobody", true)?, scene.launch("nobody", false)?);
+    eventually("the instance without a claim to be ended", || async {
+        Ok((!scene.instance_lives(&ours)?).then_some(()))
+    })
+    .await?;
+    ensure!(scene.instance_lives(&foreign)?, "an instance without our tags was ended");
+    aws::put(stack, "/instance", &json!({"id": foreign, "state": "terminated"})).map(drop)
 }
 
 async fn gone(workload: &Workload, claims: &[api::NodeClaim], what: &str) -> Result<()> {
@@ -186,8 +225,8 @@ async fn accounts(client: &Client) -> Result<()> {
         }
     }
     // Somebody who asks: the command line takes its token from this account.
-    let operator = ServiceAccount { metadata: named("karpenter-operator"), ..ServiceAccount::default() };
-    Api::<ServiceAccount>::namespaced(client.clone(), NAMESPACE).create(&made, &operator).await?;
+    let viewer = ServiceAccount { metadata: named("karpenter-viewer"), ..ServiceAccount::default() };
+    Api::<ServiceAccount>::namespaced(client.clone(), NAMESPACE).create(&made, &viewer).await?;
     let reads = ClusterRoleBinding {
         metadata: named(&format!("{NAMESPACE}-viewer")),
         role_ref: RoleRef {
@@ -197,7 +236,7 @@ async fn accounts(client: &Client) -> Result<()> {
         },
         subjects: Some(vec![Subject {
             kind: "ServiceAccount".to_owned(),
-            name: "karpenter-operator".to_owned(),
+            name: "karpenter-viewer".to_owned(),
             namespace: Some(NAMESPACE.to_owned()),
             ..Subject::default()
         }]),
@@ -244,7 +283,7 @@ async fn start_shadow(stack: &Stack, client: &Client, name: &str) -> Result<Serv
         "SHADOW_MODE=true".to_owned(),
     ];
     let mut options: Vec<String> = variables.iter().map(|pair| format!("--env={pair}")).collect();
-    options.push(format!("--arg={GATE}"));
+    options.extend(flags(name).iter().map(|flag| format!("--arg={flag}")));
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     Service::start_with(stack, name, 2, &options)
 }
