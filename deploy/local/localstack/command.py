@@ -146,12 +146,14 @@ def _down(_: argparse.Namespace, instance: Instance) -> None:
 
 
 def _run(options: argparse.Namespace, instance: Instance) -> None:
-    from . import cluster, demo
+    from . import cluster, demo, page
     from .processes import Cluster
 
     try:
         _up(argparse.Namespace(**{**vars(options), "output": "text"}), instance)
-        demo.play(Cluster.existing(instance))
+        existing = Cluster.existing(instance)
+        print(f"the live page: {page.start(existing, options.bin_dir)}", flush=True)
+        demo.play(existing)
     except (KeyboardInterrupt, BrokenPipeError):
         pass
     finally:

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 
-from . import files, paths, process, services, settings
+from . import files, page, paths, process, services, settings
 from .api import Api, ApiError
 from .processes import Cluster
 
@@ -148,5 +148,5 @@ def draw(cluster: Cluster, picture: Picture) -> str:
     for (kind, zone, capacity, price), number in sorted(kinds.items(), key=lambda item: [str(part) for part in item[0]]):
         lines.append(f"  {number:>5}  {kind:<18} {zone:<14} {capacity:<10} {'-' if price is None else f'{price / 1e6:.4f}':>9}")
     lines += ["", f"  another terminal: source {cluster.instance.environment}"]
-    lines += [f"  the live page:    source {cluster.instance.environment} && {paths.service_binaries() / 'kubectl-karpenter'} ui"]
+    lines += [f"  the live page:    {page.address(cluster.instance) or f'ended, see {cluster.instance.log(page.NAME)}'}"]
     return "\n".join(lines) + "\n"

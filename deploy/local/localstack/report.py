@@ -25,6 +25,8 @@ def rows(instance: Instance) -> list[dict]:
 def _address(name: str, facts: dict, known: dict[str, int]) -> str:
     if "grpc" in facts:
         return f"grpc {facts['grpc']}, admin {facts['admin']}"
+    if "url" in facts:
+        return facts["url"]
     if name == "jaeger":
         return f"http://127.0.0.1:{known['jaeger']}, OTLP 127.0.0.1:{known['otlp-grpc']}"
     if name == "aws":
