@@ -19,6 +19,16 @@ What holds for one service: its own value where it has one, else the umbrella's.
 {{- fail (printf "%s.serviceAccount.annotations has no account to go to: all services run as serviceAccount.name=%s; use serviceAccount.annotations" .service $top.serviceAccount.name) }}
 {{- end }}
 {{- $_ := set $s "accountAnnotations" (merge (dict) $own.serviceAccount.annotations $top.serviceAccount.annotations) }}
+{{- range $own.env }}
+{{- if eq .name "LEADER_ELECTION_NAME" }}
+{{- fail (printf "%s.env has LEADER_ELECTION_NAME, which all services of an installation share: set it in controller.env" $.service) }}
+{{- end }}
+{{- end }}
+{{- range $top.controller.env }}
+{{- if and (eq .name "LEADER_ELECTION_NAME") (not .value) }}
+{{- fail "controller.env: LEADER_ELECTION_NAME needs a value here, not a reference: the rights to the Leases are named after it" }}
+{{- end }}
+{{- end }}
 {{- $_ := set $s "env" (concat $top.controller.env $own.env) }}
 {{- $_ := set $s "autoscaling" (default (dict "enabled" false) $own.autoscaling) }}
 {{- $_ := set $s "ports" (include "karpenter.ports" . | fromJson) }}
