@@ -18,6 +18,8 @@ pub mod what_if;
 #[cfg(test)]
 mod replay_tests;
 #[cfg(test)]
+mod search_tests;
+#[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};

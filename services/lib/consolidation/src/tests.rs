@@ -57,7 +57,7 @@ pub(super) fn node(name: &str) -> Node {
     }
 }
 
-fn pod(name: &str, node: Option<&str>) -> Pod {
+pub(super) fn pod(name: &str, node: Option<&str>) -> Pod {
     let requests = [("cpu", "1".parse().unwrap())].into_iter().collect();
     let spec = Arc::new(PodSpec { requests, ..PodSpec::default() });
     let node = node.map(Arc::from);
@@ -65,7 +65,7 @@ fn pod(name: &str, node: Option<&str>) -> Pod {
 }
 
 /// Two nodes with room for four pods each, one pod on each, and one that waits.
-fn input() -> ClusterInput {
+pub(super) fn input() -> ClusterInput {
     let pool = NodePool {
         name: Arc::from("default"),
         weight: 0,

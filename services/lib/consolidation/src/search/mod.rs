@@ -66,7 +66,9 @@ pub struct Situation {
     pub allowances: BTreeMap<Reason, Allowance>,
     /// Nodes of commands that no simulation sees yet: they count as removed.
     pub outstanding: Vec<Arc<str>>,
-    /// One of those commands brings new nodes, which no simulation knows yet.
+    /// One of those commands brings new nodes, which no simulation knows yet. Until they are ordered, its pods count as staying where
+    /// they are or as taking room anywhere, of whatever pool: nothing is consolidated meanwhile, lest two commands give the same room to
+    /// their pods and a node must be bought after all. That lasts as long as a validation and an order.
     pub outstanding_replacements: bool,
     pub fixed_pools: BTreeMap<Arc<str>, FixedPool>,
     /// Pools in backoff, since a replacement failed a moment ago.
