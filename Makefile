@@ -12,7 +12,7 @@ STACK := deploy/local/stack
 PYTHON := $(KARPENTER_CACHE)/venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help run up down build stack test unit integration soak soak-cluster soak-install soak-stack soak-properties soak-solver bench conformance chaos lint fmt crds images release clean-local
+.PHONY: help run up down build stack test unit integration soak soak-cluster soak-install soak-stack soak-properties soak-solver bench conformance chaos lint each-crate fmt crds images release clean-local
 
 # The parts share two cores and one local AWS: also under -j they run one after the other.
 .NOTPARALLEL:
@@ -77,6 +77,9 @@ chaos: stack build ## random workloads, kills and AWS faults, judged by the inva
 lint: ## formatting and clippy, warnings are errors
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
+
+each-crate: ## every crate compiles by itself, with its own features only
+	.ci/each-crate
 
 fmt: ## format
 	cargo fmt --all
