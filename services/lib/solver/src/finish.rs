@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::catalog::CapacityType;
+use model::catalog::{CapacityType, InstanceType};
 use model::labels;
 use model::price::MicroDollars;
 use model::requirement::Requirement;
@@ -59,20 +59,26 @@ impl State<'_> {
         out
     }
 
+    /// Ties go to the type that is cheaper on demand, as they do at launch: all that is reserved costs next to nothing, a large
+    /// type as little as a small one.
     fn cheapest(&self, pool: usize, reach: &Reach, wanted: CapacityType) -> Option<Choice> {
-        let table = self.world.pools[pool].table;
+        let index = self.world.pools[pool].table;
+        let table = &self.world.tables[index];
         let mut best: Option<Choice> = None;
         for cell in reach.cells.iter().filter(|c| self.world.cells.list[*c].capacity_type == wanted) {
-            let row = self.world.by_price(table, cell).iter().find(|row| reach.rows.has(**row as usize));
-            if let Some(&row) = row {
-                let row = row as usize;
-                let price = self.world.tables[table].price(row, cell);
-                let name = |c: &Choice| {
-                    (&self.world.tables[table].rows[c.row].name, &self.world.cells.list[c.cell].zone)
-                };
+            let rows = self.world.by_price(index, cell).iter().map(|row| *row as usize);
+            for row in rows.filter(|row| reach.rows.has(*row)) {
+                let price = table.price(row, cell);
+                if best.as_ref().is_some_and(|b| b.price < price) {
+                    break;
+                }
                 let found = Choice { price, row, cell };
-                let better = |b: &Choice| price < b.price || (price == b.price && name(&found) < name(b));
-                if best.as_ref().is_none_or(better) {
+                let tie = |c: &Choice| {
+                    let row = &table.rows[c.row];
+                    let on_demand = on_demand_price(&table.types[row.of_type]);
+                    (on_demand, &row.name, &self.world.cells.list[c.cell].zone)
+                };
+                if best.as_ref().is_none_or(|b| price < b.price || tie(&found) < tie(b)) {
                     best = Some(found);
                 }
             }
@@ -87,6 +93,12 @@ impl State<'_> {
     pub(crate) fn cost(&self) -> i64 {
         self.bins.iter().map(|b| self.price_of(b)).sum()
     }
+}
+
+/// The least that the type costs on demand anywhere, whether or not it can be bought now.
+fn on_demand_price(kind: &InstanceType) -> MicroDollars {
+    let on_demand = kind.offerings.iter().filter(|o| o.capacity_type == CapacityType::OnDemand);
+    on_demand.map(|o| o.price).min().unwrap_or(MicroDollars::MAX)
 }
 
 /// What decides the requirements of a node: pool, requirement sets of its pods, cells, open labels, decided domains.

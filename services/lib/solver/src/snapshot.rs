@@ -1,9 +1,10 @@
 //! Building a snapshot from plain input.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod prices;
+
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use model::catalog::{InstanceType, Offering};
 use model::node::Node;
 use model::pod::Pod;
 use model::pool::{ClusterInput, NodePool};
@@ -26,6 +27,7 @@ use crate::sets::Sets;
 use crate::table::TypeTable;
 use crate::topology::groups::{Groups, NO_DOMAIN};
 use crate::world::{KnownNamespaces, Lazy, World, universe};
+pub(crate) use prices::PriceList;
 
 /// An immutable view of a cluster, ready for any number of questions at once. Cloning is cheap.
 #[derive(Clone, Debug)]
@@ -366,41 +368,5 @@ pub(crate) fn node_data(
         ports,
         attachments,
         labels: Arc::new(labels),
-    }
-}
-
-/// Instance types and where each name is among them.
-type NamedTypes = (Arc<Vec<InstanceType>>, BTreeMap<Arc<str>, usize>);
-
-/// Prices of all offerings, open or not: what nodes that exist cost.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct PriceList {
-    tables: Vec<NamedTypes>,
-}
-
-impl PriceList {
-    pub(crate) fn of(pools: &[NodePool]) -> Self {
-        let mut tables: Vec<NamedTypes> = Vec::new();
-        for pool in pools {
-            if tables.iter().all(|(types, _)| !Arc::ptr_eq(types, &pool.instance_types)) {
-                let names = pool.instance_types.iter().enumerate().map(|(i, t)| (Arc::clone(&t.name), i));
-                tables.push((Arc::clone(&pool.instance_types), names.collect()));
-            }
-        }
-        Self { tables }
-    }
-
-    fn of_node(&self, node: &Node) -> Option<MicroDollars> {
-        let key = node.price_key()?;
-        self.tables.iter().find_map(|(types, names)| {
-            let instance = &types[*names.get(key.instance_type)?];
-            let same = |o: &&Offering| {
-                *o.zone == *key.zone
-                    && o.capacity_type == key.capacity_type
-                    && (key.reservation.is_none()
-                        || o.reservation.as_ref().map(|r| &*r.id) == key.reservation)
-            };
-            instance.offerings.iter().find(same).map(|o| o.price)
-        })
     }
 }
