@@ -26,7 +26,7 @@ impl Events {
 
     /// What AWS said; `words` are the message's own.
     pub(crate) fn warned(&self, kind: Kind, claim: &Claim, words: &str) {
-        let Some((reason, sentence)) = told(kind) else { return };
+        let Some((reason, sentence)) = event_of(kind) else { return };
         let more = if words.is_empty() { String::new() } else { format!(": {words}") };
         let message = format!("{sentence} (instance {}){more}", claim.instance);
         for object in about(claim) {
@@ -46,7 +46,7 @@ impl Events {
     }
 }
 
-fn told(kind: Kind) -> Option<(&'static str, &'static str)> {
+fn event_of(kind: Kind) -> Option<(&'static str, &'static str)> {
     Some(match kind {
         Kind::SpotInterrupted => ("SpotInterrupted", "EC2 will reclaim this spot instance in two minutes"),
         Kind::RebalanceRecommendation => {

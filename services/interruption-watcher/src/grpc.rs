@@ -14,9 +14,9 @@ use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 
 use crate::claims::Claim;
-use crate::handle::Handler;
+use crate::decision::Home;
+use crate::handler::Handler;
 use crate::journal::{Done, Entry, Journal};
-use crate::judge::Home;
 use crate::message::{Kind, LONGEST};
 use crate::metrics::Metrics;
 use crate::queue::State;

@@ -1,5 +1,5 @@
 //! Handing claims over to termination. One actor, so that duplicates of a warning, which arrive together, become one call:
-//! whoever asks for what is being asked for already waits for the same answer, and whoever asks again soon after gets it at once.
+//! a caller who wants what is under way already waits for the same answer, and one who comes soon after gets it at once.
 //!
 //! An answer means that the deletion is stored in the API server.
 
@@ -54,7 +54,7 @@ pub(crate) struct Removal {
 pub(crate) enum Outcome {
     /// The deletion is stored, and this removal caused it.
     Removed,
-    /// Somebody had deleted it before.
+    /// It had been deleted before.
     Already,
     /// There is no such claim any more; a namesake was left alone.
     Gone,
@@ -80,7 +80,7 @@ type Answer = Result<Outcome, Failure>;
 /// In whole seconds, as it is stored. `None`: the claim's own grace period decides.
 type Deadline = Option<i64>;
 
-struct Asked {
+struct Request {
     removal: Removal,
     span: Span,
     reply: oneshot::Sender<Answer>,
@@ -89,7 +89,7 @@ struct Asked {
 /// Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Handover {
-    mailbox: mpsc::Sender<Asked>,
+    mailbox: mpsc::Sender<Request>,
 }
 
 impl Handover {
@@ -97,7 +97,7 @@ impl Handover {
     pub(crate) async fn remove(&self, removal: Removal) -> Answer {
         let stopping = || Failure::Away("the process is stopping".to_owned());
         let (reply, answer) = oneshot::channel();
-        let asked = Asked { removal, span: Span::current(), reply };
+        let asked = Request { removal, span: Span::current(), reply };
         self.mailbox.send(asked).await.map_err(|_| stopping())?;
         answer.await.unwrap_or_else(|_| Err(stopping()))
     }
@@ -108,12 +108,12 @@ struct Call {
     deadline: Deadline,
     waiting: Vec<oneshot::Sender<Answer>>,
     /// Those who want an earlier end than this call asks for.
-    next: Vec<Asked>,
+    next: Vec<Request>,
 }
 
 pub(crate) struct Actor<T> {
     termination: Arc<T>,
-    mailbox: mpsc::Receiver<Asked>,
+    mailbox: mpsc::Receiver<Request>,
     /// By uid of the claim.
     under_way: HashMap<Arc<str>, Call>,
     done: HashMap<Arc<str>, (Outcome, Deadline)>,
@@ -136,7 +136,7 @@ impl<T: Termination> Actor<T> {
         (actor, Handover { mailbox: sender })
     }
 
-    /// Ends when nobody can ask any more, so that what was asked for before `stop` is still done.
+    /// Ends when no caller is left, so that what was asked for before `stop` is still done.
     pub(crate) async fn run(mut self, stop: CancellationToken) -> anyhow::Result<()> {
         loop {
             tokio::select! {
@@ -158,7 +158,7 @@ impl<T: Termination> Actor<T> {
         Ok(())
     }
 
-    fn asked(&mut self, asked: Asked) {
+    fn asked(&mut self, asked: Request) {
         let uid = Arc::clone(&asked.removal.claim.uid);
         let deadline = asked.removal.deadline.map(|at| at.as_second());
         if let Some((outcome, in_force)) = self.done.get(&uid)
@@ -176,19 +176,19 @@ impl<T: Termination> Actor<T> {
             }
             return;
         }
-        let Asked { removal, span, reply } = asked;
+        let Request { removal, span, reply } = asked;
         self.under_way.insert(Arc::clone(&uid), Call { deadline, waiting: vec![reply], next: Vec::new() });
         let termination = Arc::clone(&self.termination);
         let call = async move {
-            let told = termination.terminate(request(&removal)).await;
-            (uid, told.map(|told| stored(&told)).or_else(failed))
+            let answered = termination.terminate(request(&removal)).await;
+            (uid, answered.map(|response| stored(&response)).or_else(failed))
         };
         self.calls.spawn(call.instrument(span));
     }
 
-    fn ended(&mut self, uid: Arc<str>, told: &Answer) {
+    fn ended(&mut self, uid: Arc<str>, ended: &Answer) {
         let Some(call) = self.under_way.remove(&uid) else { return };
-        if let Ok(outcome) = told {
+        if let Ok(outcome) = ended {
             if self.done.insert(Arc::clone(&uid), (*outcome, call.deadline)).is_none() {
                 self.order.push_back(uid);
             }
@@ -198,9 +198,9 @@ impl<T: Termination> Actor<T> {
                 self.done.remove(&oldest);
             }
         }
-        let others = told.clone().map(again);
+        let others = ended.clone().map(again);
         for (at, reply) in call.waiting.into_iter().enumerate() {
-            answer(reply, if at == 0 { told } else { &others });
+            answer(reply, if at == 0 { ended } else { &others });
         }
         for asked in call.next {
             self.asked(asked);
@@ -208,12 +208,12 @@ impl<T: Termination> Actor<T> {
     }
 }
 
-/// Whether a removal with a deadline `in_force` does all that one with `wanted` would.
-fn is_met(wanted: Deadline, in_force: Deadline) -> bool {
-    match (wanted, in_force) {
+/// Whether a removal with a deadline `in_force` does all that one with `required` would.
+fn is_met(required: Deadline, in_force: Deadline) -> bool {
+    match (required, in_force) {
         (None, _) => true,
         (Some(_), None) => false,
-        (Some(wanted), Some(in_force)) => in_force <= wanted,
+        (Some(required), Some(in_force)) => in_force <= required,
     }
 }
 
@@ -221,9 +221,9 @@ fn again(outcome: Outcome) -> Outcome {
     if outcome == Outcome::Removed { Outcome::Already } else { outcome }
 }
 
-fn answer(reply: oneshot::Sender<Answer>, told: &Answer) {
-    // Who asked may be gone.
-    let _ = reply.send(told.clone());
+fn answer(reply: oneshot::Sender<Answer>, outcome: &Answer) {
+    // The caller may have gone away.
+    let _ = reply.send(outcome.clone());
 }
 
 fn request(removal: &Removal) -> TerminateRequest {
@@ -236,8 +236,8 @@ fn request(removal: &Removal) -> TerminateRequest {
     }
 }
 
-fn stored(told: &TerminateResponse) -> Outcome {
-    if told.already_deleting { Outcome::Already } else { Outcome::Removed }
+fn stored(response: &TerminateResponse) -> Outcome {
+    if response.already_deleting { Outcome::Already } else { Outcome::Removed }
 }
 
 /// Which refusals are an answer, which are a matter of time, and which are about this claim.

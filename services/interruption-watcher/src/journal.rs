@@ -20,7 +20,7 @@ const OTHERS: usize = 200;
 /// A health event may name thousands.
 const MOST_NAMED: usize = 20;
 
-/// What was done, as people are told.
+/// What was done, as `ListEvents` shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Done {
     Nothing,

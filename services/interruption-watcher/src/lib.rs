@@ -1,26 +1,25 @@
 //! AWS's warnings, turned into drains before the instance goes. It drains nothing itself: it hands NodeClaims to termination with a
-//! deadline and tells pricing-cache what EC2 is short of. The provisioner sees the deletion and plans for the node's pods at
+//! deadline and reports to pricing-cache what EC2 is short of. The provisioner sees the deletion and plans for the node's pods at
 //! once, so that a replacement launches while the node drains.
 //!
 //! ```text
-//! queue      SQS, every replica ─► handle: message (pure) ─► judge (pure) ─► act ─┬─► handover ─► termination
-//! health     DescribeInstanceStatus, the leader ───────────────────────────────► act ─┼─► marks ─► pricing-cache
-//! rules      EventBridge: looked at by every replica, made by the leader when told    └─► replacements ─► provisioner
-//! claims     NodeClaims by instance;  journal: what was done, for ListEvents
+//! queue    SQS, every replica ─► handler: message (pure) ─► decision (pure) ─► actions ─┬─► handover ─► termination
+//! health   DescribeInstanceStatus, the leader ─────────────────────────────► actions ─┼─► unavailable ─► pricing-cache
+//! rules    EventBridge: checked by every replica, written by the leader (setting)      └─► replacements ─► provisioner
+//! claims   NodeClaims by instance;  journal: what was done, for ListEvents
 //! ```
 
-mod act;
+mod actions;
 mod claims;
 mod config;
 mod confirm;
+mod decision;
 mod events;
 mod grpc;
-mod handle;
+mod handler;
 mod handover;
 mod health;
 mod journal;
-mod judge;
-mod marks;
 mod message;
 mod metrics;
 mod queue;
@@ -28,6 +27,7 @@ mod replacements;
 mod rules;
 #[cfg(test)]
 mod testing;
+mod unavailable;
 
 use std::sync::Arc;
 
@@ -39,13 +39,13 @@ use tokio::sync::watch;
 
 pub use config::Config;
 
-use crate::act::Actions;
+use crate::actions::Actions;
 use crate::claims::ClaimObject;
 use crate::confirm::Confirmations;
+use crate::decision::Policy;
 use crate::events::Events;
-use crate::handle::Handler;
+use crate::handler::Handler;
 use crate::health::Poller;
-use crate::judge::Policy;
 use crate::metrics::Metrics;
 use crate::queue::{Consumer, State};
 use crate::replacements::Replacements;
@@ -82,11 +82,11 @@ pub async fn start_with<C: Cloud>(
     let termination = shell.peers(Service::Termination)?;
     let (handover_actor, handover) = handover::Actor::new(termination.leader());
     let pricing = shell.peers(Service::PricingCache)?;
-    let (marks_actor, marks) = marks::Actor::new(pricing.any(), metrics.clone());
+    let (unavailable_actor, unavailable) = unavailable::Actor::new(pricing.any(), metrics.clone());
     let planner = Arc::new(shell.peers(Service::Provisioner)?);
     let replacements = Replacements { claims: claims.clone(), planner };
     let events = Events::new(shell.events());
-    let actions = Actions { handover, marks, replacements, events, metrics: metrics.clone() };
+    let actions = Actions { handover, unavailable, replacements, events, metrics: metrics.clone() };
     let handler = Handler {
         claims: claims.clone(),
         actions: actions.clone(),
@@ -110,7 +110,7 @@ pub async fn start_with<C: Cloud>(
     shell.process.spawn("journal", journal_actor.run(stop.clone()));
     shell.process.spawn("claims", claims_actor.run(stop.clone()));
     shell.process.spawn("handover", handover_actor.run(stop.clone()));
-    shell.process.spawn("marks", marks_actor.run(stop.clone()));
+    shell.process.spawn("unavailable offerings", unavailable_actor.run(stop.clone()));
     let watching = Watch::<ClaimObject>::all(shell.kube.clone());
     shell.watch("nodeclaims", watching, claims.intake());
 

@@ -54,7 +54,7 @@ pub(crate) struct Metrics {
     /// Ours: 1 while a rule that should feed the queue does not.
     pub(crate) rule_missing: Family<RuleName, Gauge>,
     /// Ours: unavailable offerings that could not be reported to pricing-cache.
-    pub(crate) marks_lost: Counter,
+    pub(crate) reports_lost: Counter,
     /// Ours: polls of instance health that failed, by reason.
     pub(crate) health_errors: Family<Reason, Counter>,
 }
@@ -100,7 +100,7 @@ impl Metrics {
             receivers: Gauge::default(),
             queue_problem: Family::default(),
             rule_missing: Family::default(),
-            marks_lost: Counter::default(),
+            reports_lost: Counter::default(),
             health_errors: Family::default(),
         };
         let m = &metrics;
@@ -172,7 +172,7 @@ impl Metrics {
         registry.register(
             "karpenter_interruption_unreported_marks_total",
             "Unavailable offerings that could not be reported to pricing-cache",
-            m.marks_lost.clone(),
+            m.reports_lost.clone(),
         );
         registry.register(
             "karpenter_interruption_health_poll_errors_total",

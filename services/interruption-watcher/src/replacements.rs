@@ -42,7 +42,7 @@ pub(crate) trait Planner: Send + Sync {
     fn simulate(&self, question: SimulateRequest) -> BoxFuture<'_, Result<SimulateResponse, Status>>;
 
     /// Only the leader does it.
-    fn create(&self, order: CreateReplacementsRequest) -> BoxFuture<'_, Result<(), Status>>;
+    fn create(&self, request: CreateReplacementsRequest) -> BoxFuture<'_, Result<(), Status>>;
 }
 
 impl Planner for Peers {
@@ -54,10 +54,10 @@ impl Planner for Peers {
         .boxed()
     }
 
-    fn create(&self, order: CreateReplacementsRequest) -> BoxFuture<'_, Result<(), Status>> {
+    fn create(&self, request: CreateReplacementsRequest) -> BoxFuture<'_, Result<(), Status>> {
         async move {
             let mut client = ProvisionerClient::new(self.leader());
-            client.create_replacements(order).await.map(drop)
+            client.create_replacements(request).await.map(drop)
         }
         .boxed()
     }
@@ -113,13 +113,13 @@ impl Replacements {
         if plan.new_nodes.is_empty() {
             return Ok(Step::Ready);
         }
-        let order = CreateReplacementsRequest {
+        let request = CreateReplacementsRequest {
             command_id: id,
             replaces: vec![ObjectRef { name: claim.name.to_string(), uid: claim.uid.to_string() }],
             nodes: plan.new_nodes,
             reason: Kind::RebalanceRecommendation.as_str().to_owned(),
         };
-        self.planner.create(order).await.map_err(failure)?;
+        self.planner.create(request).await.map_err(failure)?;
         Ok(Step::Waiting(LOOK_AGAIN))
     }
 }

@@ -18,20 +18,20 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-use crate::act::Actions;
+use crate::actions::Actions;
 use crate::claims::{self, Claims};
 use crate::confirm::Confirmations;
+use crate::decision::Policy;
 use crate::events::Events;
-use crate::handle::Handler;
+use crate::handler::Handler;
 use crate::handover::{self, Termination};
 use crate::journal::{self, Journal};
-use crate::judge::Policy;
-use crate::marks::{self, Ledger};
 use crate::metrics::Metrics;
 use crate::queue::{Consumer, State};
 use crate::replacements::{Planner, Replacements};
+use crate::unavailable::{self, PricingCache};
 
-/// Takes every order unless it is told to fail, and remembers it.
+/// Accepts every request unless a failure is set for it, and records it.
 #[derive(Default)]
 pub(crate) struct FakeTermination {
     pub(crate) taken: Mutex<Vec<TerminateRequest>>,
@@ -57,11 +57,11 @@ impl Termination for Arc<FakeTermination> {
 }
 
 #[derive(Default)]
-pub(crate) struct FakeLedger(pub(crate) Mutex<Vec<Unavailable>>);
+pub(crate) struct FakePricingCache(pub(crate) Mutex<Vec<Unavailable>>);
 
-impl Ledger for Arc<FakeLedger> {
-    async fn report(&self, marks: Vec<Unavailable>) -> Result<(), Status> {
-        self.0.lock().unwrap().extend(marks);
+impl PricingCache for Arc<FakePricingCache> {
+    async fn report(&self, unavailable: Vec<Unavailable>) -> Result<(), Status> {
+        self.0.lock().unwrap().extend(unavailable);
         Ok(())
     }
 }
@@ -78,9 +78,9 @@ impl Planner for FakePlanner {
         async { Ok(self.plan.lock().unwrap().clone()) }.boxed()
     }
 
-    fn create(&self, order: CreateReplacementsRequest) -> BoxFuture<'_, Result<(), Status>> {
+    fn create(&self, request: CreateReplacementsRequest) -> BoxFuture<'_, Result<(), Status>> {
         async move {
-            self.created.lock().unwrap().push(order);
+            self.created.lock().unwrap().push(request);
             Ok(())
         }
         .boxed()
@@ -94,7 +94,7 @@ pub(crate) const REGION: &str = "us-west-2";
 pub(crate) struct Scene {
     pub(crate) cloud: Arc<MemoryCloud>,
     pub(crate) termination: Arc<FakeTermination>,
-    pub(crate) ledger: Arc<FakeLedger>,
+    pub(crate) pricing_cache: Arc<FakePricingCache>,
     pub(crate) planner: Arc<FakePlanner>,
     pub(crate) claims: Claims,
     pub(crate) handler: Handler,
@@ -113,12 +113,14 @@ impl Scene {
         let stop = CancellationToken::new();
         let cloud = Arc::new(MemoryCloud::new(REGION));
         cloud.create_queue(QUEUE);
-        let (termination, ledger) = (Arc::new(FakeTermination::default()), Arc::new(FakeLedger::default()));
+        let (termination, pricing_cache) =
+            (Arc::new(FakeTermination::default()), Arc::new(FakePricingCache::default()));
         let planner = Arc::new(FakePlanner::default());
         let (journal_actor, journal) = journal::Actor::new();
         let (claims_actor, claims) = claims::Actor::new();
         let (handover_actor, handover) = handover::Actor::new(Arc::clone(&termination));
-        let (marks_actor, marks) = marks::Actor::new(Arc::clone(&ledger), metrics.clone());
+        let (unavailable_actor, unavailable) =
+            unavailable::Actor::new(Arc::clone(&pricing_cache), metrics.clone());
         let nobody = tower::service_fn(|_: http::Request<kube::client::Body>| async {
             Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("no API server here"))
         });
@@ -126,7 +128,7 @@ impl Scene {
         let (events_writer, recorder) = runtime::events::Recorder::new(client, "t-1", registry);
         let actions = Actions {
             handover,
-            marks,
+            unavailable,
             replacements: Replacements {
                 claims: claims.clone(),
                 planner: Arc::clone(&planner) as Arc<dyn Planner>,
@@ -146,12 +148,12 @@ impl Scene {
         tasks.spawn(journal_actor.run(stop.clone()));
         tasks.spawn(claims_actor.run(stop.clone()));
         tasks.spawn(handover_actor.run(stop.clone()));
-        tasks.spawn(marks_actor.run(stop.clone()));
+        tasks.spawn(unavailable_actor.run(stop.clone()));
         tasks.spawn(events_writer.run(stop.clone()));
         Self {
             cloud,
             termination,
-            ledger,
+            pricing_cache,
             planner,
             claims,
             handler,
@@ -205,7 +207,7 @@ impl Scene {
     pub(crate) fn taken(&self) -> Vec<String> {
         let taken = self.termination.taken.lock().unwrap();
         let mut names: Vec<String> =
-            taken.iter().map(|order| order.node_claim.clone().unwrap_or_default().name).collect();
+            taken.iter().map(|request| request.node_claim.clone().unwrap_or_default().name).collect();
         names.sort();
         names
     }

@@ -14,10 +14,10 @@ use runtime::readiness::Note;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
-use crate::act::{Actions, Warning};
+use crate::actions::{Actions, Warning};
 use crate::claims::{Claim, Claims, Stopping};
+use crate::decision::{self, Policy};
 use crate::journal::{Entry, Journal};
-use crate::judge::{self, Policy};
 use crate::message::Kind;
 use crate::metrics::{Category, Metrics, Reason};
 use findings::{Finding, Known};
@@ -121,12 +121,12 @@ impl Poller {
         now: Timestamp,
         began: Instant,
     ) {
-        let order = judge::order(finding.kind, now, claim, Policy::default(), force);
-        let removes = !matches!(order, judge::Order::Nothing(_));
+        let decision = decision::decide(finding.kind, now, claim, Policy::default(), force);
+        let removes = !matches!(decision, decision::Decision::Nothing(_));
         if !removes && !is_new {
             return;
         }
-        let warning = Warning { kind: finding.kind, claim, order, id: "", words: &finding.words };
+        let warning = Warning { kind: finding.kind, claim, decision, id: "", words: &finding.words };
         let acted = self.actions.carry_out(warning).await;
         let detail = match acted.detail.as_str() {
             "" => finding.words.clone(),

@@ -8,9 +8,9 @@ use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-use super::fate::{Fate, fate};
+use super::disposition::{Disposition, disposition};
 use super::{QUICKEST, Receiver, VISIBILITY};
-use crate::handle::Received;
+use crate::handler::Received;
 
 /// How often what is done is deleted while others of the batch are still being handled.
 const FLUSH: Duration = Duration::from_secs(1);
@@ -42,24 +42,24 @@ impl Receiver {
                 next = handling.next() => {
                     let Some((message, handled)) = next else { break };
                     open.retain(|receipt| *receipt != message.receipt);
-                    match fate(handled, message.deliveries, self.most_deliveries, self.dead_letters) {
-                        Fate::Delete => done.push(message.receipt.clone()),
-                        Fate::Later(after) => self.hide(vec![message.receipt.clone()], after).await,
-                        Fate::Return(after) => {
+                    match disposition(handled, message.deliveries, self.most_deliveries, self.dead_letters) {
+                        Disposition::Delete => done.push(message.receipt.clone()),
+                        Disposition::Later(after) => self.hide(vec![message.receipt.clone()], after).await,
+                        Disposition::Return(after) => {
                             self.metrics.failed.inc();
                             self.hide(vec![message.receipt.clone()], after).await;
                         }
-                        Fate::LeaveToSqs(why) => {
+                        Disposition::LeaveToSqs(why) => {
                             if message.deliveries <= 1 {
                                 log_body(message, &why, "message left to the dead-letter queue");
                             }
                             self.hide(vec![message.receipt.clone()], QUICKEST).await;
                         }
-                        Fate::Remove(why) => {
+                        Disposition::Remove(why) => {
                             log_body(message, &why, REMOVED);
                             done.push(message.receipt.clone());
                         }
-                        Fate::GiveUp(why) => {
+                        Disposition::GiveUp(why) => {
                             self.metrics.poisoned.inc();
                             log_body(message, &why, REMOVED);
                             done.push(message.receipt.clone());

@@ -10,7 +10,7 @@
 //! when the queue is empty.
 
 mod batch;
-mod fate;
+mod disposition;
 #[cfg(test)]
 mod tests;
 
@@ -24,10 +24,10 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use fate::Handled;
+pub(crate) use disposition::Handled;
 
-use crate::handle::Handler;
-use crate::judge::Home;
+use crate::decision::Home;
+use crate::handler::Handler;
 use crate::metrics::{Metrics, Reason};
 
 /// Longest that SQS holds a poll open.

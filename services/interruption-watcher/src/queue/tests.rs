@@ -4,13 +4,13 @@ use serde_json::json;
 use tonic::Status;
 
 use super::*;
-use crate::judge::Policy;
+use crate::decision::Policy;
 use crate::testing::{QUEUE, Scene, message, rebalance, spot_warning};
 
 const PLAIN: Policy = Policy { drain_on_rebalance: false };
 
 #[tokio::test(start_paused = true)]
-async fn a_spot_warning_removes_the_claim_by_its_time_marks_the_pool_and_leaves_the_queue() {
+async fn a_spot_warning_removes_the_claim_by_its_time_reports_the_offering_and_leaves_the_queue() {
     let mut scene = Scene::new(PLAIN);
     scene.claim("a", "i-1", json!({})).await;
     scene.cloud.send(QUEUE, &spot_warning("i-1"));
@@ -24,8 +24,8 @@ async fn a_spot_warning_removes_the_claim_by_its_time_marks_the_pool_and_leaves_
     let deadline = taken[0].deadline.unwrap().seconds;
     let warned: jiff::Timestamp = "2026-02-16T08:00:00Z".parse().unwrap();
     assert_eq!(deadline, warned.as_second() + 120, "two minutes after the warning");
-    let marks = scene.ledger.0.lock().unwrap().clone();
-    assert_eq!((marks[0].instance_type.as_str(), marks[0].zone.as_str()), ("m5.large", "us-west-2a"));
+    let reported = scene.pricing_cache.0.lock().unwrap().clone();
+    assert_eq!((reported[0].instance_type.as_str(), reported[0].zone.as_str()), ("m5.large", "us-west-2a"));
     assert_eq!(scene.metrics.deleted.get(), 1);
 }
 
@@ -48,7 +48,7 @@ async fn a_warning_that_ec2_does_not_confirm_drains_within_budgets() {
     let taken = scene.termination.taken.lock().unwrap().clone();
     let mut deadlines: Vec<(String, bool)> = taken
         .into_iter()
-        .map(|order| (order.node_claim.unwrap_or_default().name, order.deadline.is_some()))
+        .map(|request| (request.node_claim.unwrap_or_default().name, request.deadline.is_some()))
         .collect();
     deadlines.sort();
     let expected = [("forged", false), ("runs", false), ("taken-back", true)];
@@ -137,9 +137,9 @@ async fn what_cannot_be_understood_or_is_not_about_us_is_counted_and_deleted() {
     assert!(scene.taken().is_empty(), "{:?}", scene.taken());
     let counts = scene.metrics.received_by_type();
     assert_eq!(counts, [("spot_interrupted", 2), ("no_op", 2), ("malformed", 2)]);
-    let told = scene.journal.list(10, String::new()).await;
-    assert_eq!(told.len(), 6);
-    assert!(told.iter().any(|entry| entry.detail.contains("eu-west-1")), "{told:?}");
+    let entries = scene.journal.list(10, String::new()).await;
+    assert_eq!(entries.len(), 6);
+    assert!(entries.iter().any(|entry| entry.detail.contains("eu-west-1")), "{entries:?}");
     assert_eq!(scene.metrics.refused.get_or_create(&Reason { reason: "region" }).get(), 1);
 }
 
@@ -179,7 +179,7 @@ async fn a_slow_message_stays_hidden_and_does_not_hold_up_its_neighbours() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_queue_that_vanishes_is_told_about_and_read_again_when_it_is_back() {
+async fn a_queue_that_vanishes_is_reported_and_read_again_when_it_is_back() {
     let mut scene = Scene::new(PLAIN);
     scene.claim("a", "i-1", json!({})).await;
     scene.consume(4);
@@ -212,7 +212,7 @@ async fn a_queue_that_may_not_be_read_says_which_rights_are_missing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_recommendation_is_only_told_unless_asked_for_and_then_a_replacement_comes_first() {
+async fn a_recommendation_only_causes_an_event_unless_the_setting_is_on_and_then_a_replacement_comes_first() {
     let mut scene = Scene::new(PLAIN);
     scene.claim("a", "i-1", json!({})).await;
     scene.cloud.send(QUEUE, &rebalance("i-1"));
@@ -227,8 +227,8 @@ async fn a_recommendation_is_only_told_unless_asked_for_and_then_a_replacement_c
     scene.cloud.send(QUEUE, &rebalance("i-1"));
     scene.consume(1);
     scene.until("a replacement", |scene| !scene.planner.created.lock().unwrap().is_empty()).await;
-    let order = scene.planner.created.lock().unwrap()[0].clone();
-    assert_eq!(order.command_id, "rebalance-uid-a");
+    let request = scene.planner.created.lock().unwrap()[0].clone();
+    assert_eq!(request.command_id, "rebalance-uid-a");
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert!(scene.taken().is_empty(), "not before the replacement is ready");
     assert_eq!(scene.left_in_queue(), 1);

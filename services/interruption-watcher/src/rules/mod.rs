@@ -1,7 +1,7 @@
 //! The EventBridge rules that feed the queue: every replica looks whether they are there and says which is missing; the leader
-//! also makes and repairs them when it is told to (`--manage-rules`). Rules that somebody else made are never changed.
+//! also makes and repairs them with `--manage-rules`. Rules that it did not make are never changed.
 
-mod wanted;
+mod required;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::metrics::{Metrics, RuleName};
 use crate::queue::State as QueueState;
-use wanted::{WANTED, Wanted};
+use required::{REQUIRED, RequiredRule};
 
 /// The target's id in rules of ours, as in the reference's template.
 const TARGET_ID: &str = "KarpenterInterruptionQueueTarget";
@@ -51,7 +51,7 @@ impl Keeper {
                 (false, _) => self.look(&arn).await,
                 (true, true) => {
                     let why = "the queue's ARN is not known: allow sqs:GetQueueAttributes";
-                    self.told(WANTED.iter().map(|wanted| unknown(wanted, why)).collect());
+                    self.publish(REQUIRED.iter().map(|required| unknown(required, why)).collect());
                     EVERY
                 }
                 // Nothing to look for before the queue is found.
@@ -75,31 +75,31 @@ impl Keeper {
             Ok(rules) => rules,
             Err(error) => {
                 let why = refusal(&error);
-                self.told(WANTED.iter().map(|wanted| unknown(wanted, &why)).collect());
+                self.publish(REQUIRED.iter().map(|required| unknown(required, &why)).collect());
                 return if error.kind == ErrorKind::Unauthorized { EVERY } else { SOON };
             }
         };
         let mut found = Vec::new();
-        for wanted in &WANTED {
-            let mut problem = wanted.problem(&rules);
+        for required in &REQUIRED {
+            let mut problem = required.problem(&rules);
             if let Some(why) = &problem
                 && self.manage
                 && self.leadership.is_leader()
             {
-                tracing::info!(rule = wanted.name, why, "creating or repairing the rule");
+                tracing::info!(rule = required.name, why, "creating or repairing the rule");
                 problem =
-                    self.make(wanted, arn).await.err().map(|error| format!("{why}; {}", refusal(&error)));
+                    self.make(required, arn).await.err().map(|error| format!("{why}; {}", refusal(&error)));
             }
-            found.push(Found { name: wanted.name, problem: problem.unwrap_or_default() });
+            found.push(Found { name: required.name, problem: problem.unwrap_or_default() });
         }
         let complete = found.iter().all(|one| one.problem.is_empty());
-        self.told(found);
+        self.publish(found);
         if complete && !self.manage { EVERY } else { SOON }
     }
 
-    async fn make(&self, wanted: &Wanted, arn: &str) -> Result<(), CloudError> {
-        let name = wanted.name_for(&self.cluster);
-        let pattern = wanted.pattern();
+    async fn make(&self, required: &RequiredRule, arn: &str) -> Result<(), CloudError> {
+        let name = required.name_for(&self.cluster);
+        let pattern = required.pattern();
         if let Some(Rule { targets, .. }) = self.rules.rule(&name).await?
             && targets.iter().any(|target| target.id != TARGET_ID || target.arn != arn)
         {
@@ -110,7 +110,7 @@ impl Keeper {
         self.rules.put_target(&name, target).await
     }
 
-    fn told(&self, found: Vec<Found>) {
+    fn publish(&self, found: Vec<Found>) {
         for one in &found {
             let labels = RuleName { rule: one.name };
             self.metrics.rule_missing.get_or_create(&labels).set(i64::from(!one.problem.is_empty()));
@@ -139,8 +139,8 @@ impl Keeper {
     }
 }
 
-fn unknown(wanted: &Wanted, why: &str) -> Found {
-    Found { name: wanted.name, problem: why.to_owned() }
+fn unknown(required: &RequiredRule, why: &str) -> Found {
+    Found { name: required.name, problem: why.to_owned() }
 }
 
 fn refusal(error: &CloudError) -> String {
@@ -195,10 +195,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn missing_rules_are_named_and_nothing_is_made_without_being_told_to() {
+    async fn missing_rules_are_named_and_nothing_is_made_without_manage_rules() {
         let bench = bench(false).await;
-        let wanted = WANTED[1];
-        bench.keeper.make(&wanted, &bench.arn).await.unwrap();
+        let required = REQUIRED[1];
+        bench.keeper.make(&required, &bench.arn).await.unwrap();
         bench.keeper.look(&bench.arn).await;
         assert_eq!(missing(&bench).len(), 4);
         assert!(!missing(&bench).contains(&"SpotInterruptionRule"));
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn told_to_manage_rules_it_makes_them_and_repairs_its_own() {
+    async fn with_manage_rules_it_makes_them_and_repairs_its_own() {
         let bench = bench(true).await;
         bench.keeper.look(&bench.arn).await;
         bench.keeper.look(&bench.arn).await;
@@ -226,7 +226,7 @@ mod tests {
         let target = RuleTarget { id: "1".into(), arn: bench.arn.clone() };
         let theirs = Rule {
             name: "stack-SpotInterruptionRule-ABC".into(),
-            pattern: WANTED[1].pattern(),
+            pattern: REQUIRED[1].pattern(),
             enabled: false,
             targets: vec![target],
         };
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_missing_permission_is_told_as_such() {
+    async fn a_missing_permission_is_named() {
         let bench = bench(true).await;
         bench.cloud.fail("ListRuleNamesByTarget", "AccessDeniedException", "no");
         bench.keeper.look(&bench.arn).await;

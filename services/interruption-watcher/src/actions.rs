@@ -1,4 +1,4 @@
-//! Carrying out what a warning asks for, about one claim: Events, marks, hand-over. Every step may be repeated without effect,
+//! Carrying out what a warning asks for, about one claim: Events, reports of unavailable offerings, hand-over. Every step may be repeated without effect,
 //! so that a message may come twice and this process may die between any two of them.
 
 use std::sync::Arc;
@@ -8,20 +8,20 @@ use futures::future::OptionFuture;
 use tracing::Instrument as _;
 
 use crate::claims::Claim;
+use crate::decision::{self, Decision};
 use crate::events::Events;
 use crate::handover::{Failure, Handover, Outcome, Removal};
 use crate::journal::Done;
-use crate::judge::{self, Order};
-use crate::marks::Marks;
 use crate::message::Kind;
 use crate::metrics::{Disrupted, Metrics};
 use crate::replacements::{Replacements, Step};
+use crate::unavailable::UnavailableReports;
 
 /// Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Actions {
     pub(crate) handover: Handover,
-    pub(crate) marks: Marks,
+    pub(crate) unavailable: UnavailableReports,
     pub(crate) replacements: Replacements,
     pub(crate) events: Events,
     pub(crate) metrics: Metrics,
@@ -31,7 +31,7 @@ pub(crate) struct Actions {
 pub(crate) struct Warning<'a> {
     pub(crate) kind: Kind,
     pub(crate) claim: &'a Arc<Claim>,
-    pub(crate) order: Order,
+    pub(crate) decision: Decision,
     /// EventBridge's id; empty for polled status.
     pub(crate) id: &'a str,
     /// What else AWS said.
@@ -40,7 +40,7 @@ pub(crate) struct Warning<'a> {
 
 /// How far it is.
 #[derive(Debug)]
-pub(crate) struct Acted {
+pub(crate) struct ActionResult {
     pub(crate) done: Done,
     pub(crate) detail: String,
     pub(crate) progress: Result<Progress, Failure>,
@@ -56,7 +56,7 @@ pub(crate) enum Progress {
 
 impl Actions {
     /// One span of the node's trace.
-    pub(crate) async fn carry_out(&self, warning: Warning<'_>) -> Acted {
+    pub(crate) async fn carry_out(&self, warning: Warning<'_>) -> ActionResult {
         let Warning { kind, claim, .. } = &warning;
         let span = tracing::info_span!(
             parent: None,
@@ -72,29 +72,34 @@ impl Actions {
         self.steps(warning).instrument(span).await
     }
 
-    async fn steps(&self, warning: Warning<'_>) -> Acted {
-        let Warning { kind, claim, order, words, .. } = warning;
+    async fn steps(&self, warning: Warning<'_>) -> ActionResult {
+        let Warning { kind, claim, decision, words, .. } = warning;
         self.events.warned(kind, claim, words);
-        let mark: OptionFuture<_> =
-            judge::shortage(kind, claim).map(|(scope, reason)| self.marks.report(scope, reason)).into();
-        // Side by side: the provisioner gathers for a second before it decides, so the mark is there in time.
-        let (marked, mut acted) = tokio::join!(mark, self.follow(kind, claim, order));
-        if marked == Some(false) {
+        let report: OptionFuture<_> = decision::shortage(kind, claim)
+            .map(|(scope, reason)| self.unavailable.report(scope, reason))
+            .into();
+        // Side by side: the provisioner gathers for a second before it decides, so the report is there in time.
+        let (reported, mut acted) = tokio::join!(report, self.follow(kind, claim, decision));
+        if reported == Some(false) {
             acted.detail.push_str("; the unavailable offering could not be reported to pricing-cache yet");
         }
         acted
     }
 
-    async fn follow(&self, kind: Kind, claim: &Arc<Claim>, order: Order) -> Acted {
-        let (done, deadline) = match order {
-            Order::Nothing(why) => return finished(Done::Nothing, why.to_owned()),
-            Order::Drain { deadline } => (Done::Drain, deadline),
-            Order::TerminateNow { at } => (Done::TerminateNow, Some(at)),
-            Order::Replace => match self.replacements.step(claim).await {
+    async fn follow(&self, kind: Kind, claim: &Arc<Claim>, decision: Decision) -> ActionResult {
+        let (done, deadline) = match decision {
+            Decision::Nothing(why) => return finished(Done::Nothing, why.to_owned()),
+            Decision::Drain { deadline } => (Done::Drain, deadline),
+            Decision::TerminateNow { at } => (Done::TerminateNow, Some(at)),
+            Decision::Replace => match self.replacements.step(claim).await {
                 Ok(Step::Ready) => (Done::Drain, None),
                 Ok(Step::Waiting(after)) => {
                     let detail = "waiting for its replacement to be ready".to_owned();
-                    return Acted { done: Done::Nothing, detail, progress: Ok(Progress::Later(after)) };
+                    return ActionResult {
+                        done: Done::Nothing,
+                        detail,
+                        progress: Ok(Progress::Later(after)),
+                    };
                 }
                 Ok(Step::Impossible(why)) => return finished(Done::Nothing, why),
                 Err(failure) => return failed(failure),
@@ -119,7 +124,7 @@ impl Actions {
                 finished(done, until(deadline))
             }
             Ok(Outcome::Already) => {
-                finished(done, format!("{}{}", judge::REMOVED_ALREADY, hurried(deadline)))
+                finished(done, format!("{}{}", decision::REMOVED_ALREADY, hurried(deadline)))
             }
             Ok(Outcome::Gone) => finished(Done::Nothing, "its NodeClaim is gone".to_owned()),
             Err(failure) => failed(failure),
@@ -139,10 +144,10 @@ fn seconds(at: jiff::Timestamp) -> jiff::Timestamp {
     jiff::Timestamp::from_second(at.as_second()).unwrap_or(at)
 }
 
-fn finished(done: Done, detail: String) -> Acted {
-    Acted { done, detail, progress: Ok(Progress::Finished) }
+fn finished(done: Done, detail: String) -> ActionResult {
+    ActionResult { done, detail, progress: Ok(Progress::Finished) }
 }
 
-fn failed(failure: Failure) -> Acted {
-    Acted { done: Done::Nothing, detail: failure.to_string(), progress: Err(failure) }
+fn failed(failure: Failure) -> ActionResult {
+    ActionResult { done: Done::Nothing, detail: failure.to_string(), progress: Err(failure) }
 }

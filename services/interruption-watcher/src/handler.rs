@@ -9,12 +9,12 @@ use futures::future::join_all;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use crate::act::{Acted, Actions, Progress, Warning};
+use crate::actions::{ActionResult, Actions, Progress, Warning};
 use crate::claims::{Claim, Claims};
 use crate::confirm::Confirmations;
+use crate::decision::{self, Decision, Home, Policy, Refusal};
 use crate::handover::Failure;
 use crate::journal::{Done, Entry, Journal};
-use crate::judge::{self, Home, Order, Policy, Refusal};
 use crate::message::{Kind, Message, parse};
 use crate::metrics::{MessageType, Metrics, Reason};
 use crate::queue::Handled;
@@ -90,9 +90,9 @@ impl Handler {
         }
         let acts = claims.iter().map(|claim| {
             let past_budgets = confirmed.contains(&*claim.instance);
-            let order = judge::order(message.kind, at, claim, self.policy, past_budgets);
+            let decision = decision::decide(message.kind, at, claim, self.policy, past_budgets);
             let (id, words) = (message.id.as_str(), message.words.as_str());
-            self.actions.carry_out(Warning { kind: message.kind, claim, order, id, words })
+            self.actions.carry_out(Warning { kind: message.kind, claim, decision, id, words })
         });
         let acted = join_all(acts).await;
         let (done, mut detail) = summary(&claims, &acted);
@@ -150,18 +150,22 @@ impl Handler {
         let confirmed = self.confirmed(message.kind, &claims).await;
         for claim in &claims {
             let past_budgets = confirmed.contains(&*claim.instance);
-            let order = judge::order(message.kind, at, claim, self.policy, past_budgets);
-            let (done, verdict) = match order {
-                Order::Nothing(why) => (Done::Nothing, format!("nothing would be done: {why}")),
-                Order::Drain { deadline: None } => (Done::Drain, "it would be drained".to_owned()),
-                Order::Drain { deadline: Some(at) } => {
+            let decision = decision::decide(message.kind, at, claim, self.policy, past_budgets);
+            let (done, verdict) = match decision {
+                Decision::Nothing(why) => (Done::Nothing, format!("nothing would be done: {why}")),
+                Decision::Drain { deadline: None } => (Done::Drain, "it would be drained".to_owned()),
+                Decision::Drain { deadline: Some(at) } => {
                     (Done::Drain, format!("it would be drained, with budgets respected until {at}"))
                 }
-                Order::TerminateNow { .. } => (Done::TerminateNow, "it would be terminated now".to_owned()),
-                Order::Replace => (Done::Drain, "it would be drained once a replacement is ready".to_owned()),
+                Decision::TerminateNow { .. } => {
+                    (Done::TerminateNow, "it would be terminated now".to_owned())
+                }
+                Decision::Replace => {
+                    (Done::Drain, "it would be drained once a replacement is ready".to_owned())
+                }
             };
             most = stronger(most, done);
-            let mark = judge::shortage(message.kind, claim);
+            let mark = decision::shortage(message.kind, claim);
             let mark = mark
                 .map_or_else(String::new, |(scope, _)| format!(", and {} marked unavailable", scope.key()));
             words.push(format!("NodeClaim {}: {verdict}{mark}.", claim.name));
@@ -262,7 +266,7 @@ fn stronger(one: Done, other: Done) -> Done {
 }
 
 /// The strongest action, and every word that adds something.
-fn summary(claims: &[Arc<Claim>], acted: &[Acted]) -> (Done, String) {
+fn summary(claims: &[Arc<Claim>], acted: &[ActionResult]) -> (Done, String) {
     let done = acted.iter().fold(Done::Nothing, |most, one| stronger(most, one.done));
     let details = claims.iter().zip(acted).filter(|(_, one)| !one.detail.is_empty());
     let details: Vec<String> = match claims.len() {
@@ -273,7 +277,7 @@ fn summary(claims: &[Arc<Claim>], acted: &[Acted]) -> (Done, String) {
 }
 
 /// A message is done when all of it is; a refusal weighs more than an absence, and both more than a wait.
-fn together(acted: Vec<Acted>) -> Handled {
+fn together(acted: Vec<ActionResult>) -> Handled {
     let rank = |handled: &Handled| match handled {
         Handled::Done => 0,
         Handled::Later(_) => 1,

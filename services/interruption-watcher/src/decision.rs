@@ -1,4 +1,4 @@
-//! What a warning about one of our nodes asks for. Pure: the warning, the claim and the policy in, an order out, with the reason
+//! What a warning about one of our nodes asks for. Pure: the warning, the claim and the policy in, a decision out, with the reason
 //! wherever nothing is done.
 
 use cloud::unavailable::Scope;
@@ -17,10 +17,10 @@ pub(crate) struct Policy {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Order {
-    /// Only told; the words say why.
+pub(crate) enum Decision {
+    /// Nothing is done; the text says why.
     Nothing(&'static str),
-    /// The claim is to be deleted and drained; at `deadline` budgets stop to count.
+    /// The claim is to be deleted and drained; at `deadline` PodDisruptionBudgets no longer hold.
     Drain { deadline: Option<Timestamp> },
     /// The same with a deadline of now.
     TerminateNow { at: Timestamp },
@@ -28,40 +28,46 @@ pub(crate) enum Order {
     Replace,
 }
 
-/// Deletion is there already, and with it everything this order would add.
+/// Deletion is there already, and with it everything this decision would add.
 pub(crate) const REMOVED_ALREADY: &str = "it is being removed already";
 
 /// `at`: when the warning was given, never later than now. `past_budgets`: PodDisruptionBudgets may be passed, because EC2
 /// itself says that the instance ends; a message alone never suffices for that.
-pub(crate) fn order(kind: Kind, at: Timestamp, claim: &Claim, policy: Policy, past_budgets: bool) -> Order {
+pub(crate) fn decide(
+    kind: Kind,
+    at: Timestamp,
+    claim: &Claim,
+    policy: Policy,
+    past_budgets: bool,
+) -> Decision {
     if !claim.managed {
-        return Order::Nothing("its NodeClaim is not of an EC2NodeClass and not ours to end");
+        return Decision::Nothing("its NodeClaim is not of an EC2NodeClass and not ours to end");
     }
-    let order = match kind {
-        Kind::NoOp => return Order::Nothing("the message needs no action"),
-        Kind::RebalanceRecommendation if policy.drain_on_rebalance => Order::Replace,
+    let decision = match kind {
+        Kind::NoOp => return Decision::Nothing("the message needs no action"),
+        Kind::RebalanceRecommendation if policy.drain_on_rebalance => Decision::Replace,
         Kind::RebalanceRecommendation => {
-            return Order::Nothing(
+            return Decision::Nothing(
                 "rebalance recommendations only cause an event (--drain-on-rebalance is off)",
             );
         }
-        Kind::InstanceStatus | Kind::SystemStatus if past_budgets => Order::TerminateNow { at },
-        _ => Order::Drain { deadline: kind.end(at).filter(|_| past_budgets) },
+        Kind::InstanceStatus | Kind::SystemStatus if past_budgets => Decision::TerminateNow { at },
+        _ => Decision::Drain { deadline: kind.end(at).filter(|_| past_budgets) },
     };
     if !claim.deleting {
-        return order;
+        return decision;
     }
-    // What our own drains end comes back as a state change; it is no news.
-    let deadline = match (&order, kind) {
+    // What our own drains end comes back as a state change; it needs nothing more.
+    let deadline = match (&decision, kind) {
         (_, Kind::InstanceStopped | Kind::InstanceTerminated) => None,
-        (Order::Drain { deadline }, _) => *deadline,
-        (Order::TerminateNow { at }, _) => Some(*at),
-        (Order::Replace | Order::Nothing(_), _) => None,
+        (Decision::Drain { deadline }, _) => *deadline,
+        (Decision::TerminateNow { at }, _) => Some(*at),
+        (Decision::Replace | Decision::Nothing(_), _) => None,
     };
     match deadline {
         // A drain that is under way must hurry now.
-        Some(new) if claim.deadline.is_none_or(|old| whole_seconds(new) < whole_seconds(old)) => order,
-        _ => Order::Nothing(REMOVED_ALREADY),
+        Some(new) if claim.deadline.is_none_or(|old| whole_seconds(new) < whole_seconds(old)) => decision,
+        _ => Decision::Nothing(REMOVED_ALREADY),
     }
 }
 
@@ -70,13 +76,13 @@ fn whole_seconds(at: Timestamp) -> i64 {
     at.as_second()
 }
 
-/// What EC2 has shown to be short of, with the reason for the mark.
+/// The offering that EC2 has shown to be short of, with the reason to report.
 pub(crate) fn shortage(kind: Kind, claim: &Claim) -> Option<(Scope, &'static str)> {
     let named = !claim.instance_type.is_empty() && !claim.zone.is_empty();
     let spot = || Scope::offering(CapacityType::Spot, &claim.instance_type, &claim.zone);
     match kind {
         Kind::SpotInterrupted if named => Some((spot(), "SpotInterruption")),
-        // Nobody of ours ended it, so EC2 took it back without (or before) a warning.
+        // None of our services ended it, so EC2 took it back without (or before) a warning.
         Kind::InstanceStopped | Kind::InstanceTerminated
             if named && &*claim.capacity_type == labels::SPOT && !claim.deleting =>
         {
@@ -133,5 +139,5 @@ impl Home {
 }
 
 #[cfg(test)]
-#[path = "judge_tests.rs"]
+#[path = "decision_tests.rs"]
 mod tests;

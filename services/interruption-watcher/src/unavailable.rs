@@ -1,8 +1,8 @@
-//! Telling pricing-cache what EC2 is short of. One actor gathers what comes together into one call: a reclaimed zone is
+//! Reports unavailable offerings to pricing-cache. One actor gathers what comes together into one call: a reclaimed zone is
 //! hundreds of warnings about a few pools.
 //!
-//! A mark is a hint: when pricing-cache is away nobody waits for it. The mark is kept and told as soon as somebody listens, unless
-//! it has lost its point by then.
+//! A report is a hint: no caller waits while pricing-cache is unreachable. The report is kept and sent as soon as pricing-cache
+//! answers again, unless it is out of date by then.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,22 +25,22 @@ const MAILBOX: usize = 1024;
 const MOST: usize = 100;
 const DEADLINE: Duration = Duration::from_secs(3);
 const AGAIN: Duration = Duration::from_secs(2);
-/// The cache's own first hold; a mark that is told later says nothing about now.
+/// How long pricing-cache holds a first report; one that is sent later says nothing about now.
 const STALE: Duration = Duration::from_secs(180);
 
 /// Where reports go; the real one is any replica of pricing-cache.
-pub(crate) trait Ledger: Send + Sync + 'static {
-    fn report(&self, marks: Vec<Unavailable>) -> impl Future<Output = Result<(), Status>> + Send;
+pub(crate) trait PricingCache: Send + Sync + 'static {
+    fn report(&self, unavailable: Vec<Unavailable>) -> impl Future<Output = Result<(), Status>> + Send;
 }
 
-impl Ledger for Caller {
-    async fn report(&self, marks: Vec<Unavailable>) -> Result<(), Status> {
+impl PricingCache for Caller {
+    async fn report(&self, unavailable: Vec<Unavailable>) -> Result<(), Status> {
         let mut client = PricingCacheClient::new(self.clone().deadline(DEADLINE));
-        client.report_unavailable(ReportUnavailableRequest { unavailable: marks, hold: None }).await.map(drop)
+        client.report_unavailable(ReportUnavailableRequest { unavailable, hold: None }).await.map(drop)
     }
 }
 
-struct Asked {
+struct Report {
     scope: Scope,
     reason: &'static str,
     reply: oneshot::Sender<bool>,
@@ -48,15 +48,15 @@ struct Asked {
 
 /// Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Marks {
-    mailbox: mpsc::Sender<Asked>,
+pub(crate) struct UnavailableReports {
+    mailbox: mpsc::Sender<Report>,
 }
 
-impl Marks {
-    /// Whether the mark is in force when this returns. If not, it will be told later.
+impl UnavailableReports {
+    /// Whether the report is in force when this returns. If not, it is sent later.
     pub(crate) async fn report(&self, scope: Scope, reason: &'static str) -> bool {
         let (reply, answer) = oneshot::channel();
-        if self.mailbox.send(Asked { scope, reason, reply }).await.is_err() {
+        if self.mailbox.send(Report { scope, reason, reply }).await.is_err() {
             return false;
         }
         answer.await.unwrap_or(false)
@@ -70,19 +70,19 @@ struct Pending {
 }
 
 pub(crate) struct Actor<L> {
-    ledger: L,
-    mailbox: mpsc::Receiver<Asked>,
+    pricing_cache: L,
+    mailbox: mpsc::Receiver<Report>,
     metrics: Metrics,
     pending: BTreeMap<Scope, Pending>,
     /// Set while the last call failed.
     retry_at: Option<Instant>,
 }
 
-impl<L: Ledger> Actor<L> {
-    pub(crate) fn new(ledger: L, metrics: Metrics) -> (Self, Marks) {
+impl<L: PricingCache> Actor<L> {
+    pub(crate) fn new(pricing_cache: L, metrics: Metrics) -> (Self, UnavailableReports) {
         let (sender, mailbox) = mpsc::channel(MAILBOX);
-        let actor = Self { ledger, mailbox, metrics, pending: BTreeMap::new(), retry_at: None };
-        (actor, Marks { mailbox: sender })
+        let actor = Self { pricing_cache, mailbox, metrics, pending: BTreeMap::new(), retry_at: None };
+        (actor, UnavailableReports { mailbox: sender })
     }
 
     pub(crate) async fn run(mut self, stop: CancellationToken) -> anyhow::Result<()> {
@@ -97,24 +97,24 @@ impl<L: Ledger> Actor<L> {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return Ok(()),
-                Some(asked) = self.mailbox.recv() => {
-                    self.take(asked);
+                Some(report) = self.mailbox.recv() => {
+                    self.gather(report);
                     while let Ok(more) = self.mailbox.try_recv() {
-                        self.take(more);
+                        self.gather(more);
                     }
                     if self.retry_at.is_some_and(|at| Instant::now() < at) {
-                        self.nobody_waits();
+                        self.release_callers();
                         continue;
                     }
                 }
                 () = retry => {}
             }
-            self.tell().await;
+            self.send().await;
         }
     }
 
-    fn take(&mut self, asked: Asked) {
-        let Asked { scope, reason, reply } = asked;
+    fn gather(&mut self, report: Report) {
+        let Report { scope, reason, reply } = report;
         let since = Instant::now();
         let pending =
             self.pending.entry(scope).or_insert_with(|| Pending { reason, since, waiting: Vec::new() });
@@ -122,35 +122,35 @@ impl<L: Ledger> Actor<L> {
         pending.waiting.push(reply);
     }
 
-    async fn tell(&mut self) {
+    async fn send(&mut self) {
         self.drop_stale();
         while !self.pending.is_empty() {
             let some: Vec<Scope> = self.pending.keys().take(MOST).cloned().collect();
-            let marks =
+            let reports =
                 some.iter().filter_map(|scope| Some(wire(scope, self.pending.get(scope)?.reason))).collect();
-            match self.ledger.report(marks).await {
+            match self.pricing_cache.report(reports).await {
                 Ok(()) => {
                     if self.retry_at.take().is_some() {
                         tracing::info!("pricing-cache accepts unavailable offerings again");
                     }
                     for scope in &some {
-                        let told = self.pending.remove(scope);
-                        told.into_iter().flat_map(|told| told.waiting).for_each(|reply| answer(reply, true));
+                        let sent = self.pending.remove(scope);
+                        sent.into_iter().flat_map(|sent| sent.waiting).for_each(|reply| answer(reply, true));
                     }
                 }
                 Err(error) => {
                     if self.retry_at.is_none() {
-                        tracing::warn!(%error, marks = self.pending.len(), "could not report unavailable offerings to pricing-cache; retrying");
+                        tracing::warn!(%error, waiting = self.pending.len(), "could not report unavailable offerings to pricing-cache; retrying");
                     }
                     self.retry_at = Some(Instant::now() + AGAIN);
-                    self.nobody_waits();
+                    self.release_callers();
                     return;
                 }
             }
         }
     }
 
-    fn nobody_waits(&mut self) {
+    fn release_callers(&mut self) {
         for pending in self.pending.values_mut() {
             pending.waiting.drain(..).for_each(|reply| answer(reply, false));
         }
@@ -159,12 +159,12 @@ impl<L: Ledger> Actor<L> {
     fn drop_stale(&mut self) {
         let (before, now) = (self.pending.len(), Instant::now());
         self.pending.retain(|_, pending| now.duration_since(pending.since) < STALE);
-        self.metrics.marks_lost.inc_by((before - self.pending.len()) as u64);
+        self.metrics.reports_lost.inc_by((before - self.pending.len()) as u64);
     }
 }
 
 fn answer(reply: oneshot::Sender<bool>, told: bool) {
-    // Who asked may be gone.
+    // Who report may be gone.
     let _ = reply.send(told);
 }
 
@@ -198,25 +198,25 @@ mod tests {
         away: Mutex<bool>,
     }
 
-    impl Ledger for Arc<Remembered> {
-        async fn report(&self, marks: Vec<Unavailable>) -> Result<(), Status> {
+    impl PricingCache for Arc<Remembered> {
+        async fn report(&self, unavailable: Vec<Unavailable>) -> Result<(), Status> {
             if *self.away.lock().unwrap() {
                 return Err(Status::unavailable("away"));
             }
-            let told =
-                marks.into_iter().map(|mark| format!("{} {}", mark.instance_type, mark.zone)).collect();
-            self.calls.lock().unwrap().push(told);
+            let offerings =
+                unavailable.into_iter().map(|each| format!("{} {}", each.instance_type, each.zone)).collect();
+            self.calls.lock().unwrap().push(offerings);
             Ok(())
         }
     }
 
-    fn start() -> (Arc<Remembered>, Marks, Metrics, JoinSet<anyhow::Result<()>>) {
+    fn start() -> (Arc<Remembered>, UnavailableReports, Metrics, JoinSet<anyhow::Result<()>>) {
         let ledger = Arc::new(Remembered::default());
         let metrics = Metrics::register(&runtime::Metrics::new(runtime::Service::InterruptionWatcher));
-        let (actor, marks) = Actor::new(Arc::clone(&ledger), metrics.clone());
+        let (actor, reports) = Actor::new(Arc::clone(&ledger), metrics.clone());
         let mut tasks = JoinSet::new();
         tasks.spawn(actor.run(CancellationToken::new()));
-        (ledger, marks, metrics, tasks)
+        (ledger, reports, metrics, tasks)
     }
 
     fn spot(zone: &str) -> Scope {
@@ -224,38 +224,38 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn warnings_about_one_pool_are_told_once_and_all_hear_of_it() {
-        let (ledger, marks, _, _tasks) = start();
-        let reports =
-            (0..50).map(|n| marks.report(spot(if n % 2 == 0 { "a" } else { "b" }), "SpotInterruption"));
-        assert!(futures::future::join_all(reports).await.into_iter().all(|told| told));
+    async fn warnings_about_one_offering_are_reported_once_for_all_callers() {
+        let (ledger, reports, _, _tasks) = start();
+        let all =
+            (0..50).map(|n| reports.report(spot(if n % 2 == 0 { "a" } else { "b" }), "SpotInterruption"));
+        assert!(futures::future::join_all(all).await.into_iter().all(|is_reported| is_reported));
         let calls = ledger.calls.lock().unwrap();
         assert_eq!(calls.iter().flatten().count(), 2, "{calls:?}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_waits_for_a_cache_that_is_away_and_the_mark_is_told_when_it_is_back() {
-        let (ledger, marks, metrics, _tasks) = start();
+    async fn no_caller_waits_for_an_unreachable_cache_and_the_report_is_sent_when_it_is_back() {
+        let (ledger, reports, metrics, _tasks) = start();
         *ledger.away.lock().unwrap() = true;
-        assert!(!marks.report(spot("a"), "SpotInterruption").await);
+        assert!(!reports.report(spot("a"), "SpotInterruption").await);
         let began = Instant::now();
-        assert!(!marks.report(spot("b"), "SpotInterruption").await);
-        assert_eq!(began.elapsed(), Duration::ZERO, "it is known to be away");
+        assert!(!reports.report(spot("b"), "SpotInterruption").await);
+        assert_eq!(began.elapsed(), Duration::ZERO, "it is known to be unreachable");
         *ledger.away.lock().unwrap() = false;
         tokio::time::sleep(AGAIN + Duration::from_millis(1)).await;
         assert_eq!(*ledger.calls.lock().unwrap(), [["m5.large a", "m5.large b"]]);
-        assert_eq!(metrics.marks_lost.get(), 0);
+        assert_eq!(metrics.reports_lost.get(), 0);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_mark_that_nobody_took_in_its_time_is_dropped_and_counted() {
-        let (ledger, marks, metrics, _tasks) = start();
+    async fn a_report_that_was_not_accepted_in_time_is_dropped_and_counted() {
+        let (ledger, reports, metrics, _tasks) = start();
         *ledger.away.lock().unwrap() = true;
-        assert!(!marks.report(spot("a"), "SpotInterruption").await);
+        assert!(!reports.report(spot("a"), "SpotInterruption").await);
         tokio::time::sleep(STALE + AGAIN * 2).await;
         *ledger.away.lock().unwrap() = false;
         tokio::time::sleep(AGAIN * 2).await;
         assert!(ledger.calls.lock().unwrap().is_empty());
-        assert_eq!(metrics.marks_lost.get(), 1);
+        assert_eq!(metrics.reports_lost.get(), 1);
     }
 }

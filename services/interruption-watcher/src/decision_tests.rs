@@ -30,18 +30,18 @@ const PLAIN: Policy = Policy { drain_on_rebalance: false };
 #[test]
 fn each_kind_asks_for_what_the_reference_does_with_the_time_that_aws_gives() {
     let now = at("08:00:00");
-    let order = |kind| order(kind, now, &claim(), PLAIN, true);
-    let drain = |deadline| Order::Drain { deadline };
-    assert_eq!(order(Kind::SpotInterrupted), drain(Some(at("08:02:00"))));
-    assert_eq!(order(Kind::CapacityReservationInterrupted), drain(Some(at("08:02:00"))));
-    assert_eq!(order(Kind::InstanceStopped), drain(Some(now)));
-    assert_eq!(order(Kind::InstanceTerminated), drain(Some(now)));
-    assert_eq!(order(Kind::ScheduledChange), drain(None));
-    assert_eq!(order(Kind::EventStatus), drain(None));
-    assert_eq!(order(Kind::InstanceStatus), Order::TerminateNow { at: now });
-    assert_eq!(order(Kind::SystemStatus), Order::TerminateNow { at: now });
-    assert!(matches!(order(Kind::RebalanceRecommendation), Order::Nothing(_)));
-    assert!(matches!(order(Kind::NoOp), Order::Nothing(_)));
+    let decision = |kind| decide(kind, now, &claim(), PLAIN, true);
+    let drain = |deadline| Decision::Drain { deadline };
+    assert_eq!(decision(Kind::SpotInterrupted), drain(Some(at("08:02:00"))));
+    assert_eq!(decision(Kind::CapacityReservationInterrupted), drain(Some(at("08:02:00"))));
+    assert_eq!(decision(Kind::InstanceStopped), drain(Some(now)));
+    assert_eq!(decision(Kind::InstanceTerminated), drain(Some(now)));
+    assert_eq!(decision(Kind::ScheduledChange), drain(None));
+    assert_eq!(decision(Kind::EventStatus), drain(None));
+    assert_eq!(decision(Kind::InstanceStatus), Decision::TerminateNow { at: now });
+    assert_eq!(decision(Kind::SystemStatus), Decision::TerminateNow { at: now });
+    assert!(matches!(decision(Kind::RebalanceRecommendation), Decision::Nothing(_)));
+    assert!(matches!(decision(Kind::NoOp), Decision::Nothing(_)));
 }
 
 #[test]
@@ -49,45 +49,48 @@ fn without_ec2s_word_every_drain_stays_within_budgets() {
     let now = at("08:00:00");
     let deleting = Claim { deleting: true, ..claim() };
     for kind in Kind::ALL {
-        let unconfirmed = order(kind, now, &claim(), PLAIN, false);
-        assert!(matches!(unconfirmed, Order::Nothing(_) | Order::Drain { deadline: None }), "{kind:?}");
-        let again = order(kind, now, &deleting, PLAIN, false);
-        assert!(matches!(again, Order::Nothing(_)), "{kind:?} hurries a drain");
+        let unconfirmed = decide(kind, now, &claim(), PLAIN, false);
+        assert!(matches!(unconfirmed, Decision::Nothing(_) | Decision::Drain { deadline: None }), "{kind:?}");
+        let again = decide(kind, now, &deleting, PLAIN, false);
+        assert!(matches!(again, Decision::Nothing(_)), "{kind:?} hurries a drain");
     }
 }
 
 #[test]
-fn a_recommendation_is_followed_only_when_told_so() {
+fn a_recommendation_is_followed_only_where_the_setting_says_so() {
     let now = at("08:00:00");
     let follow = Policy { drain_on_rebalance: true };
-    assert_eq!(order(Kind::RebalanceRecommendation, now, &claim(), follow, true), Order::Replace);
+    assert_eq!(decide(Kind::RebalanceRecommendation, now, &claim(), follow, true), Decision::Replace);
     let deleting = Claim { deleting: true, ..claim() };
-    let again = order(Kind::RebalanceRecommendation, now, &deleting, follow, true);
-    assert_eq!(again, Order::Nothing(REMOVED_ALREADY));
+    let again = decide(Kind::RebalanceRecommendation, now, &deleting, follow, true);
+    assert_eq!(again, Decision::Nothing(REMOVED_ALREADY));
 }
 
 #[test]
 fn a_claim_that_goes_already_is_hurried_by_an_earlier_end_and_left_alone_otherwise() {
     let now = at("08:00:00");
     let going = |deadline: Option<&str>| Claim { deleting: true, deadline: deadline.map(at), ..claim() };
-    let judged = |kind, claim: &Claim| order(kind, now, claim, PLAIN, true);
-    let hurried = Order::Drain { deadline: Some(at("08:02:00")) };
+    let judged = |kind, claim: &Claim| decide(kind, now, claim, PLAIN, true);
+    let hurried = Decision::Drain { deadline: Some(at("08:02:00")) };
     assert_eq!(judged(Kind::SpotInterrupted, &going(None)), hurried);
     assert_eq!(judged(Kind::SpotInterrupted, &going(Some("09:00:00"))), hurried);
     for early in ["07:00:00", "08:02:00"] {
-        assert_eq!(judged(Kind::SpotInterrupted, &going(Some(early))), Order::Nothing(REMOVED_ALREADY));
+        assert_eq!(judged(Kind::SpotInterrupted, &going(Some(early))), Decision::Nothing(REMOVED_ALREADY));
     }
     for own_doing in [Kind::InstanceTerminated, Kind::InstanceStopped, Kind::ScheduledChange] {
-        assert_eq!(judged(own_doing, &going(None)), Order::Nothing(REMOVED_ALREADY));
+        assert_eq!(judged(own_doing, &going(None)), Decision::Nothing(REMOVED_ALREADY));
     }
-    assert_eq!(judged(Kind::SystemStatus, &going(None)), Order::TerminateNow { at: now });
+    assert_eq!(judged(Kind::SystemStatus, &going(None)), Decision::TerminateNow { at: now });
 }
 
 #[test]
 fn a_claim_that_is_not_ours_is_never_ended() {
     let foreign = Claim { managed: false, ..claim() };
     for kind in Kind::ALL {
-        assert!(matches!(order(kind, at("08:00:00"), &foreign, PLAIN, true), Order::Nothing(_)), "{kind:?}");
+        assert!(
+            matches!(decide(kind, at("08:00:00"), &foreign, PLAIN, true), Decision::Nothing(_)),
+            "{kind:?}"
+        );
     }
 }
 

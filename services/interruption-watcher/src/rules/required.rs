@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 /// What must reach the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Wanted {
-    /// The reference's name, without the cluster's.
+pub(crate) struct RequiredRule {
+    /// Karpenter's name, without the cluster's.
     pub(crate) name: &'static str,
     source: &'static str,
     detail_type: &'static str,
@@ -16,32 +16,32 @@ pub(crate) struct Wanted {
     states: &'static [&'static str],
 }
 
-pub(crate) const WANTED: [Wanted; 5] = [
-    Wanted {
+pub(crate) const REQUIRED: [RequiredRule; 5] = [
+    RequiredRule {
         name: "ScheduledChangeRule",
         source: "aws.health",
         detail_type: "AWS Health Event",
         states: &[],
     },
-    Wanted {
+    RequiredRule {
         name: "SpotInterruptionRule",
         source: "aws.ec2",
         detail_type: "EC2 Spot Instance Interruption Warning",
         states: &[],
     },
-    Wanted {
+    RequiredRule {
         name: "RebalanceRule",
         source: "aws.ec2",
         detail_type: "EC2 Instance Rebalance Recommendation",
         states: &[],
     },
-    Wanted {
+    RequiredRule {
         name: "InstanceStateChangeRule",
         source: "aws.ec2",
         detail_type: "EC2 Instance State-change Notification",
         states: &["stopping", "stopped", "shutting-down", "terminated"],
     },
-    Wanted {
+    RequiredRule {
         name: "CapacityReservationInterruptionRule",
         source: "aws.ec2",
         detail_type: "EC2 Capacity Reservation Instance Interruption Warning",
@@ -49,11 +49,11 @@ pub(crate) const WANTED: [Wanted; 5] = [
     },
 ];
 
-/// Longest prefix of a rule's name: EventBridge allows 64 characters, of which the longest of [`WANTED`] and a dash take 36. The
+/// Longest prefix of a rule's name: EventBridge allows 64 characters, of which the longest of [`REQUIRED`] and a dash take 36. The
 /// IAM policy `interruption-rules` names rules by the same prefix.
 const LONGEST_PREFIX: usize = 28;
 
-impl Wanted {
+impl RequiredRule {
     /// What this rule is called when we make it.
     pub(crate) fn name_for(&self, cluster: &str) -> String {
         if cluster.len() <= LONGEST_PREFIX {
@@ -90,10 +90,10 @@ impl Wanted {
     /// A pattern that cannot be read lets nothing through that could be relied on.
     fn is_let_through_by(&self, pattern: &str) -> bool {
         let Ok(Value::Object(pattern)) = serde_json::from_str::<Value>(pattern) else { return false };
-        let names_all = |allowed: Option<&Value>, wanted: &[&str]| match allowed {
+        let names_all = |allowed: Option<&Value>, required: &[&str]| match allowed {
             None => true,
             Some(Value::Array(allowed)) => {
-                wanted.iter().all(|one| allowed.iter().any(|value| value.as_str() == Some(one)))
+                required.iter().all(|one| allowed.iter().any(|value| value.as_str() == Some(one)))
             }
             Some(_) => false,
         };
@@ -138,10 +138,10 @@ mod tests {
 
     #[test]
     fn our_own_patterns_let_through_what_they_are_for_and_nothing_else() {
-        for (at, wanted) in WANTED.iter().enumerate() {
-            for (other_at, other) in WANTED.iter().enumerate() {
-                let found = wanted.problem(&[rule(&other.pattern(), true)]);
-                assert_eq!(found.is_none(), at == other_at, "{} by {}", wanted.name, other.name);
+        for (at, required) in REQUIRED.iter().enumerate() {
+            for (other_at, other) in REQUIRED.iter().enumerate() {
+                let found = required.problem(&[rule(&other.pattern(), true)]);
+                assert_eq!(found.is_none(), at == other_at, "{} by {}", required.name, other.name);
             }
         }
     }
@@ -149,23 +149,23 @@ mod tests {
     #[test]
     fn one_rule_may_serve_several_kinds_and_may_be_wider_than_needed() {
         let wide = r#"{"source":["aws.ec2","aws.health"]}"#;
-        for wanted in WANTED {
-            assert_eq!(wanted.problem(&[rule(wide, true)]), None, "{}", wanted.name);
+        for required in REQUIRED {
+            assert_eq!(required.problem(&[rule(wide, true)]), None, "{}", required.name);
         }
         let narrow_health = r#"{"source":["aws.health"],"detail-type":["AWS Health Event"],
             "detail":{"service":["EC2"],"eventTypeCategory":["scheduledChange"]}}"#;
-        assert_eq!(WANTED[0].problem(&[rule(narrow_health, true)]), None);
+        assert_eq!(REQUIRED[0].problem(&[rule(narrow_health, true)]), None);
     }
 
     #[test]
-    fn rules_that_leave_something_out_are_not_enough_and_the_reason_is_told() {
-        let spot = WANTED[1];
+    fn rules_that_leave_something_out_are_not_enough_and_the_reason_is_given() {
+        let spot = REQUIRED[1];
         assert!(spot.problem(&[]).unwrap().contains("EC2 Spot Instance Interruption Warning"));
         assert_eq!(
             spot.problem(&[rule(&spot.pattern(), false)]).unwrap(),
             "rule someone-made-it is disabled"
         );
-        let state = WANTED[3];
+        let state = REQUIRED[3];
         for pattern in [
             r#"{"source":["aws.ec2"],"detail":{"state":["terminated"]}}"#,
             r#"{"source":["aws.ec2"],"account":["1"]}"#,
@@ -181,15 +181,15 @@ mod tests {
 
     #[test]
     fn names_fit_and_differ_for_clusters_that_begin_alike() {
-        assert_eq!(WANTED[1].name_for("demo"), "demo-SpotInterruptionRule");
+        assert_eq!(REQUIRED[1].name_for("demo"), "demo-SpotInterruptionRule");
         let (one, other) = ("c".repeat(99) + "1", "c".repeat(99) + "2");
-        for wanted in WANTED {
-            let names = [wanted.name_for(&one), wanted.name_for(&other)];
+        for required in REQUIRED {
+            let names = [required.name_for(&one), required.name_for(&other)];
             assert!(names.iter().all(|name| name.len() <= 64), "{names:?}");
             assert_ne!(names[0], names[1]);
             // As deploy/aws/terraform writes it into the policy, and as the parameter RulePrefix is described.
             let prefix = format!("{}-", &one[..19]);
-            assert!(names.iter().all(|name| name.starts_with(&prefix) && name.ends_with(wanted.name)));
+            assert!(names.iter().all(|name| name.starts_with(&prefix) && name.ends_with(required.name)));
         }
     }
 }
