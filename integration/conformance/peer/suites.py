@@ -13,10 +13,11 @@ HERE = Path(__file__).resolve().parent.parent
 AWS = "github.com/aws/karpenter-provider-aws"
 CORE = "sigs.k8s.io/karpenter"
 PACKAGES = {
+    "performance": f"{CORE}/test/suites/performance",
     "regression": f"{CORE}/test/suites/regression",
     **{
         name: f"{AWS}/test/suites/{name}"
-        for name in ("ami", "consolidation", "drift", "integration", "interruption", "nodeclaim", "scheduling", "storage")
+        for name in ("ami", "consolidation", "drift", "integration", "interruption", "nodeclaim", "storage")
     },
     "scheduling-besteffort": f"{AWS}/test/suites/scheduling-besteffort",
     "scheduling-strict": f"{AWS}/test/suites/scheduling-strict",
@@ -30,8 +31,12 @@ def build(name: str) -> Path:
     program = paths.cache() / "conformance" / f"{name}.test"
     program.parent.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": f"{os.environ.get('GOFLAGS', '')} -mod=readonly".strip()}
+    program.unlink(missing_ok=True)
     print(f"building {PACKAGES[name]}", file=sys.stderr, flush=True)
     subprocess.run(["go", "test", "-c", "-o", str(program), PACKAGES[name]], cwd=HERE, env=environment, check=True)
+    # Go compiles a package without tests without a word, and without a program.
+    if not program.exists():
+        raise SystemExit(f"{PACKAGES[name]} has no tests")
     return program
 
 
@@ -62,7 +67,7 @@ def run(program: Path, name: str, cluster, focus: str, skipped: list[str]) -> li
     flags += [f"--ginkgo.skip={text}" for text in skipped]
     if focus:
         flags.append(f"--ginkgo.focus={focus}")
-    if name == "regression":
+    if PACKAGES[name].startswith(CORE):
         flags += defaults(cluster.environment["CLUSTER_NAME"], cluster.directory)
     print(f"running {name}; its output goes to {log}", file=sys.stderr, flush=True)
     with log.open("w") as output:
