@@ -19,13 +19,15 @@ use super::{
     caller::{Caller, Outgoing},
     connection::{Connection, Shared, Unreachable},
     errors,
-    published::{self, Replica},
+    published::{self, Content, Fault},
 };
 use crate::{
     Service,
     watch::{Change, Index},
 };
 
+/// Malformed entries of one ConfigMap that are named in the log, and in a refusal.
+const MOST_NAMED: usize = 5;
 /// How long a first call waits for the first look at who is there.
 const FIRST_LOOK: Duration = Duration::from_secs(2);
 
@@ -49,6 +51,8 @@ struct View {
     /// Whether the ConfigMap was looked at; it may still be missing.
     looked: bool,
     replicas: BTreeMap<String, Shared>,
+    /// What was left out of the ConfigMap.
+    faults: BTreeMap<String, Fault>,
     leader: Option<String>,
 }
 
@@ -73,7 +77,11 @@ impl Peers {
         let view = Arc::new(view);
         let name =
             ServerName::try_from(callee.dns_name(namespace)).expect("made of a service and a namespace name");
-        let trust = TrustIndex { view: view.clone(), name: secure.then_some(name) };
+        let trust = TrustIndex {
+            view: view.clone(),
+            config_map: callee.trust_config_map(),
+            name: secure.then_some(name),
+        };
         let inner = Inner {
             callee,
             namespace: namespace.to_owned(),
@@ -141,9 +149,16 @@ impl Peers {
         let view = seen.borrow().clone();
         if view.replicas.is_empty() {
             let config_map = callee.trust_config_map();
-            let message = format!(
-                "no replica of {callee} has published a certificate in ConfigMap {namespace}/{config_map}; is it running?"
-            );
+            let message = match view.faults.is_empty() {
+                true => format!(
+                    "no replica of {callee} has published a certificate in ConfigMap {namespace}/{config_map}; is it running?"
+                ),
+                false => format!(
+                    "ConfigMap {namespace}/{config_map} names no replica of {callee} that can be trusted: {}; a running \
+                     replica corrects its entry within 10 s, so others can be deleted",
+                    named_faults(&view.faults)
+                ),
+            };
             return Err(errors::unavailable("NO_REPLICA", message));
         }
         let named = |name: &str| view.replicas.get(name).cloned();
@@ -175,23 +190,38 @@ impl Peers {
     }
 }
 
+fn named_faults(faults: &BTreeMap<String, Fault>) -> String {
+    let named = faults.iter().take(MOST_NAMED).map(|(name, fault)| format!("{name}: {fault}"));
+    let more = faults.len().checked_sub(MOST_NAMED + 1).map(|more| format!("and {} more", more + 1));
+    named.chain(more).collect::<Vec<_>>().join("; ")
+}
+
 /// Keeps the view in step with the callee's trust ConfigMap.
 pub(crate) struct TrustIndex {
     view: Arc<watch::Sender<View>>,
+    config_map: String,
     /// `None`: without TLS.
     name: Option<ServerName<'static>>,
 }
 
 impl TrustIndex {
-    pub(crate) fn set(&self, replicas: BTreeMap<String, Replica>) {
-        self.view.send_modify(|view| {
-            let mut before = std::mem::take(&mut view.replicas);
-            view.looked = true;
+    pub(crate) fn set(&self, content: impl Into<Content>) {
+        let mut content = content.into();
+        if self.name.is_some() {
             // With TLS, a replica that published no certificate cannot be trusted and is not there.
-            let usable = replicas
+            let bare = content.replicas.extract_if(.., |_, replica| replica.certificates.is_empty());
+            content.faults.extend(bare.map(|(name, _)| (name, Fault::NoCertificate)));
+        }
+        let mut news = BTreeMap::new();
+        self.view.send_modify(|view| {
+            view.looked = true;
+            news.clone_from(&content.faults);
+            news.retain(|name, fault| view.faults.get(name) != Some(fault));
+            view.faults = content.faults;
+            let mut before = std::mem::take(&mut view.replicas);
+            view.replicas = content
+                .replicas
                 .into_iter()
-                .filter(|(_, replica)| self.name.is_none() || !replica.certificates.is_empty());
-            view.replicas = usable
                 .map(|(name, replica)| {
                     let known = before.remove(&name).filter(|known| known.addr == replica.addr);
                     let connection = match known {
@@ -208,16 +238,24 @@ impl TrustIndex {
                 })
                 .collect();
         });
+        if !news.is_empty() {
+            let (config_map, replicas) = (&self.config_map, named_faults(&news));
+            tracing::warn!(
+                config_map,
+                replicas,
+                "malformed entries in the trust ConfigMap are left out, the others count"
+            );
+        }
     }
 }
 
 impl Index<ConfigMap> for TrustIndex {
     async fn change(&mut self, change: Change<ConfigMap>) {
-        let data = |map: &ConfigMap| published::read(map.data.as_ref().unwrap_or(&BTreeMap::new()));
+        let read = |map: &ConfigMap| map.data.as_ref().map(published::read).unwrap_or_default();
         self.set(match change {
-            Change::Applied(map) => data(&map),
-            Change::Deleted(_) => BTreeMap::new(),
-            Change::Reset(maps) => maps.first().map(|map| data(map)).unwrap_or_default(),
+            Change::Applied(map) => read(&map),
+            Change::Deleted(_) => Content::default(),
+            Change::Reset(maps) => maps.first().map(|map| read(map)).unwrap_or_default(),
         });
     }
 }

@@ -10,6 +10,7 @@ use rustls::{
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     },
     crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature},
+    server::ParsedCertificate,
 };
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
@@ -52,6 +53,11 @@ impl Pins {
         config.resumption = Resumption::disabled();
         Ok(Arc::new(config))
     }
+}
+
+/// Whether these bytes are a certificate at all.
+pub(crate) fn is_certificate(certificate: &CertificateDer<'_>) -> bool {
+    ParsedCertificate::try_from(certificate).is_ok()
 }
 
 /// Whether the certificate's time is over. Anything else that may be wrong with it is not asked here.

@@ -201,21 +201,23 @@ impl Publisher {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
     use super::*;
-    use crate::Service;
+    use crate::{
+        Readiness, Service,
+        testing::{Reply, api_server},
+    };
 
     const HOUR: Duration = Duration::from_secs(3600);
 
-    fn publisher(now: SystemTime) -> Publisher {
+    fn publisher(now: SystemTime, client: kube::Client) -> Publisher {
         let addr = "127.0.0.1:9090".parse().unwrap();
         let subject =
             Subject { service: Service::Termination, namespace: "kube-system".into(), advertised: addr };
         let issued = subject.issue(now, 24 * HOUR).unwrap();
         let keyring = Keyring { subject, current: Current::new(&issued), issued, validity: 24 * HOUR };
-        let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {
-            Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("not asked"))
-        });
-        let api = Api::default_namespaced(kube::Client::new(service, "kube-system"));
+        let api = Api::default_namespaced(client);
         Publisher::new(api, "karpenter-termination-trust".into(), "t-1".into(), addr, Some(keyring))
     }
 
@@ -226,7 +228,7 @@ mod tests {
     #[tokio::test]
     async fn a_renewal_is_published_beside_the_old_certificate_before_it_is_shown() {
         let start = SystemTime::now();
-        let mut publisher = publisher(start);
+        let mut publisher = publisher(start, api_server(|_| Reply::Broken));
         let first = shown(&publisher);
         assert!(!publisher.advance(start + 11 * HOUR).unwrap());
         assert_eq!(shown(&publisher), first);
@@ -244,5 +246,33 @@ mod tests {
         let second = shown(&publisher);
         assert!(both.ends_with(&second) && second != first, "only the renewed one is left");
         assert_eq!(publisher.until_next(half + SETTLE), LOOK);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_replica_that_stops_withdraws_its_entry_at_once() {
+        let patches = Arc::new(Mutex::new(Vec::new()));
+        let log = patches.clone();
+        let client = api_server(move |asked| match asked.method == http::Method::GET {
+            true => Reply::error(404, "NotFound"),
+            false => {
+                assert!(asked.target.contains("fieldManager=trust-t-1"), "{}", asked.target);
+                log.lock().unwrap().push(asked.body["data"].clone());
+                Reply::Json(200, asked.body)
+            }
+        });
+        let readiness = Readiness::default();
+        let (published, stop) = (readiness.check("trust", "to be published"), CancellationToken::new());
+        let publisher = publisher(SystemTime::now(), client);
+        let stopping = async {
+            readiness.ready().await;
+            stop.cancel();
+        };
+        let (ran, ()) = tokio::join!(publisher.run(published, stop.clone()), stopping);
+        ran.unwrap();
+        let patches = patches.lock().unwrap();
+        let [first, .., last] = patches.as_slice() else { panic!("{patches:?}") };
+        assert_eq!(first["t-1.addr"], "127.0.0.1:9090");
+        // Applied by the same manager, so its keys vanish and no others.
+        assert_eq!(*last, serde_json::json!({}));
     }
 }

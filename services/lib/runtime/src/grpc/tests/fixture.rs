@@ -22,14 +22,17 @@ use serde_json::json;
 use tokio::{net::TcpListener, sync::Notify};
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
-use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::{
+    Layer,
+    layer::{Context, SubscriberExt as _},
+};
 
 use crate::{
     Metrics, Readiness, Service,
     grpc::{
         Access, Caller, Current, GrpcServer, Humans, Methods, Outgoing, Peers, Subject, TokenFile,
         discovery::{LeaderIndex, TrustIndex},
-        published::Replica,
+        published::{Content, Replica},
         tls::Issued,
     },
     testing::{Asked, Reply, api_server},
@@ -147,7 +150,10 @@ impl Reviews {
                 }),
                 None => json!({
                     "authenticated": true, "audiences": [audience],
-                    "user": { "username": token, "groups": ["people"] }
+                    "user": {
+                        "username": token, "uid": format!("uid-of-{token}"), "groups": ["people"],
+                        "extra": { "example.org/team": ["blue", "green"] },
+                    }
                 }),
             };
         } else {
@@ -187,16 +193,38 @@ impl Drop for Running {
     }
 }
 
-/// Spans are recorded for the whole test process, before any server has made one. A subscriber for a single test is not
-/// enough: the process remembers whether anybody wants the spans of a line of code, and two tests that reach a line for the
-/// first time at the same moment can make it remember "nobody".
-fn record_spans() {
+/// Spans and warnings are recorded for the whole test process, before any server has made one. A subscriber for a single test
+/// is not enough: the process remembers whether anybody wants the spans of a line of code, and two tests that reach a line for
+/// the first time at the same moment can make it remember "nobody".
+fn record() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let provider = opentelemetry_sdk::trace::SdkTracerProvider::builder().build();
-        let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("test"));
-        tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer)).unwrap();
+        let spans = tracing_opentelemetry::layer().with_tracer(provider.tracer("test"));
+        let all = tracing_subscriber::registry().with(spans).with(Warnings);
+        tracing::subscriber::set_global_default(all).unwrap();
     });
+}
+
+static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// What was logged as a warning so far by any test, one text per line of the log.
+pub(super) fn warnings() -> Vec<String> {
+    WARNINGS.lock().unwrap().clone()
+}
+
+struct Warnings;
+
+impl<S: tracing::Subscriber> Layer<S> for Warnings {
+    fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
+        if *event.metadata().level() == tracing::Level::WARN {
+            let mut text = String::new();
+            event.record(&mut |field: &tracing::field::Field, value: &dyn std::fmt::Debug| {
+                text += &format!("{field}={value:?} ");
+            });
+            WARNINGS.lock().unwrap().push(text);
+        }
+    }
 }
 
 pub(super) async fn serve(onward: Option<Caller>) -> Running {
@@ -224,7 +252,7 @@ fn serve_on(
     issued_at: SystemTime,
     adjust: impl FnOnce(GrpcServer) -> GrpcServer,
 ) -> Running {
-    record_spans();
+    record();
     let addr = listener.local_addr().unwrap();
     let issued = subject(addr).issue(issued_at, Duration::from_secs(3600)).unwrap();
     let current = Current::new(&issued);
@@ -282,6 +310,13 @@ impl Calling {
             ((*name).to_owned(), replica)
         });
         self.trust.set(published.collect::<BTreeMap<_, _>>());
+    }
+}
+
+/// Nothing in it is malformed.
+impl From<BTreeMap<String, Replica>> for Content {
+    fn from(replicas: BTreeMap<String, Replica>) -> Self {
+        Self { replicas, ..Self::default() }
     }
 }
 

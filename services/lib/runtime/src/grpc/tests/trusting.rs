@@ -5,10 +5,17 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use k8s_openapi::api::core::v1::ConfigMap;
 use tonic::Code;
 
-use super::fixture::{Calling, PROVISIONER, ask, serve, serve_at, serve_with, subject};
-use crate::grpc::{errors, published::Replica};
+use super::fixture::{Calling, PROVISIONER, ask, serve, serve_at, serve_with, subject, warnings};
+use crate::{
+    grpc::{
+        errors,
+        published::{self, Replica},
+    },
+    watch::{Change, Index as _},
+};
 
 #[tokio::test]
 async fn a_server_with_another_certificate_than_the_published_one_is_refused() {
@@ -169,4 +176,83 @@ async fn replicas_that_cannot_be_reached_get_no_share_of_the_work() {
         tokio::task::yield_now().await;
     }
     assert_eq!(calling.peers.replicas(), ["a", "b"], "where all are down, all are tried");
+}
+
+fn config_map(entries: &[(&str, &str)]) -> Change<ConfigMap> {
+    let data = entries.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    Change::Applied(ConfigMap { data: Some(data), ..ConfigMap::default() }.into())
+}
+
+#[tokio::test]
+async fn malformed_trust_entries_are_named_once_in_the_log_and_valid_ones_go_on() {
+    let server = serve(None).await;
+    let (addr, pem) = (server.addr.to_string(), server.issued.pem.as_str());
+    let mut calling = Calling::to(&[], PROVISIONER);
+    let with_garbage = [
+        ("garbled-address.addr", "nowhere"),
+        ("garbled-address.pem", pem),
+        ("garbled-certificate.addr", "127.0.0.1:1"),
+        ("garbled-certificate.pem", "-----BEGIN CERTIFICATE-----\nhello\n-----END CERTIFICATE-----"),
+        ("garbled-no-address.pem", pem),
+        ("garbled-no-certificate.addr", "127.0.0.1:1"),
+        ("w-1.addr", &addr),
+        ("w-1.pem", pem),
+    ];
+    for _ in 0..3 {
+        calling.trust.change(config_map(&with_garbage)).await;
+        assert_eq!(calling.peers.replicas(), ["w-1"]);
+        assert_eq!(ask(calling.peers.any(), "caller").await.unwrap(), "service provisioner");
+    }
+    let logged: Vec<_> = warnings().into_iter().filter(|line| line.contains("garbled-address")).collect();
+    assert_eq!(logged.len(), 1, "{logged:?}");
+    for part in [
+        "karpenter-interruption-watcher-trust",
+        "garbled-address: \\\"nowhere\\\" is no address",
+        "garbled-certificate: the certificate is no PEM",
+        "garbled-no-address: there is a certificate and no address",
+        "garbled-no-certificate: there is an address and no certificate",
+    ] {
+        assert!(logged[0].contains(part), "{part} in {}", logged[0]);
+    }
+}
+
+#[tokio::test]
+async fn where_every_trust_entry_is_malformed_a_call_is_refused_with_the_reasons() {
+    let server = serve(None).await;
+    let (addr, pem) = (server.addr.to_string(), server.issued.pem.as_str());
+    let mut calling = Calling::to(&[], PROVISIONER);
+    let all_garbage = [("a.addr", "nowhere"), ("a.pem", pem), ("b.addr", "127.0.0.1:1"), ("b.pem", "hello")];
+    calling.trust.change(config_map(&all_garbage)).await;
+    let refused = ask(calling.peers.any(), "caller").await.unwrap_err();
+    assert_eq!(
+        (refused.code(), errors::reason(&refused).as_deref()),
+        (Code::Unavailable, Some("NO_REPLICA"))
+    );
+    for part in [
+        "kube-system/karpenter-interruption-watcher-trust",
+        "a: \"nowhere\" is no address",
+        "b: the certificate is no PEM",
+        "within 10 s",
+    ] {
+        assert!(refused.message().contains(part), "{part} in {refused}");
+    }
+    // The replica has corrected its entry.
+    calling.trust.change(config_map(&[("a.addr", &addr), ("a.pem", pem), ("b.addr", "nowhere")])).await;
+    assert_eq!(ask(calling.peers.any(), "caller").await.unwrap(), "service provisioner");
+}
+
+#[test]
+fn what_a_replica_publishes_is_what_callers_read() {
+    for addr in ["10.1.2.3:9090", "[2001:db8::7]:9090"] {
+        let addr = addr.parse().unwrap();
+        let issued = subject(addr).issue(SystemTime::now(), Duration::from_secs(3600)).unwrap();
+        let data = BTreeMap::from([
+            (published::addr_key("w-1"), addr.to_string()),
+            (published::pem_key("w-1"), issued.pem.clone()),
+        ]);
+        let content = published::read(&data);
+        let replica = Replica { addr, certificates: vec![issued.certificate()] };
+        assert_eq!(content.replicas, BTreeMap::from([("w-1".to_owned(), replica)]));
+        assert!(content.faults.is_empty(), "{:?}", content.faults);
+    }
 }
