@@ -7,7 +7,7 @@
 //! The cache is keyed by a hash of the token, so that a dump of memory or a log line cannot leak one from here.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     fmt,
     sync::{Mutex, PoisonError},
     time::Duration,
@@ -43,19 +43,36 @@ const CLOCK_SKEW: i64 = 15 * 60;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identity {
     Service(Service),
-    Human {
-        user: String,
-        groups: Vec<String>,
-    },
+    Human(User),
     /// Authentication is switched off, or the method needs none.
     Anonymous,
+}
+
+/// A caller that is none of our services: all that a TokenReview says of it, since authorizers may decide by any of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct User {
+    pub name: String,
+    pub uid: Option<String>,
+    pub groups: Vec<String>,
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+impl From<UserInfo> for User {
+    fn from(info: UserInfo) -> Self {
+        Self {
+            name: info.username.unwrap_or_default(),
+            uid: info.uid,
+            groups: info.groups.unwrap_or_default(),
+            extra: info.extra.unwrap_or_default(),
+        }
+    }
 }
 
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Service(service) => write!(f, "service {service}"),
-            Self::Human { user, .. } => write!(f, "user {user}"),
+            Self::Human(user) => write!(f, "user {}", user.name),
             Self::Anonymous => f.write_str("anonymous"),
         }
     }
@@ -153,23 +170,19 @@ impl Authenticator {
         if !status.audiences.unwrap_or_default().contains(&self.audience) {
             return Ok(Err(format!("its audience is not {}", self.audience)));
         }
-        Ok(Ok(self.identity(status.user.unwrap_or_default())))
+        Ok(Ok(self.identity(status.user.unwrap_or_default().into())))
     }
 
-    fn identity(&self, user: UserInfo) -> Identity {
-        let name = user.username.unwrap_or_default();
-        let account = name.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
-        match account {
+    fn identity(&self, user: User) -> Identity {
+        let account = user.name.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
+        let service = match account {
             Some((namespace, account)) if namespace == self.namespace => {
-                let pod = user.extra.as_ref().and_then(|extra| extra.get(POD_NAME)?.first());
+                let pod = user.extra.get(POD_NAME).and_then(|names| names.first());
                 Service::of_caller(account, pod.map(String::as_str), self.shared_account.as_deref())
             }
             _ => None,
-        }
-        .map_or_else(
-            || Identity::Human { user: name.clone(), groups: user.groups.unwrap_or_default() },
-            Identity::Service,
-        )
+        };
+        service.map_or_else(|| Identity::Human(user), Identity::Service)
     }
 
     /// The verdict, and whether this caller is to have it renewed.

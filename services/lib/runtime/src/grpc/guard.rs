@@ -15,7 +15,7 @@ use tonic::Status;
 
 use super::{
     access::{Access, Rule, is_open},
-    auth::{Authenticator, Error, Identity},
+    auth::{Authenticator, Error, Identity, User},
     errors,
     rate::PerSecond,
 };
@@ -48,8 +48,8 @@ struct Check {
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Question {
-    user: String,
-    groups: Vec<String>,
+    user: User,
+    verb: &'static str,
     method: String,
 }
 
@@ -126,8 +126,8 @@ impl Guard {
         })?;
         let allowed = match (&identity, rule.humans.verb()) {
             (Identity::Service(service), _) => rule.services.contains(service),
-            (Identity::Human { user, groups }, Some(verb)) => self
-                .granted(check, rule, verb, user, groups)
+            (Identity::Human(user), Some(verb)) => self
+                .granted(check, rule, verb, user)
                 .await
                 .map_err(|status| ("GRANT_NOT_REVIEWED", status))?,
             _ => false,
@@ -139,7 +139,7 @@ impl Guard {
         let (callee, method) = (self.callee, &rule.method);
         let resource = format!("services/{}", method.to_lowercase());
         let what = match (identity, rule.humans.verb()) {
-            (Identity::Human { .. }, Some(verb)) => format!(
+            (Identity::Human(_), Some(verb)) => format!(
                 "needs an RBAC grant: verb {verb} on {resource}, group {GRANT_GROUP}, resource name {callee}"
             ),
             _ => {
@@ -161,12 +161,10 @@ impl Guard {
         &self,
         check: &Check,
         rule: &Rule,
-        verb: &str,
-        user: &str,
-        groups: &[String],
+        verb: &'static str,
+        user: &User,
     ) -> Result<bool, Status> {
-        let question =
-            Question { user: user.to_owned(), groups: groups.to_vec(), method: rule.method.to_lowercase() };
+        let question = Question { user: user.clone(), verb, method: rule.method.to_lowercase() };
         let now = Instant::now();
         let known = check.grants.lock().unwrap_or_else(PoisonError::into_inner).get(&question).copied();
         if let Some((_, allowed)) = known.filter(|(until, _)| now < *until) {
@@ -174,8 +172,10 @@ impl Guard {
         }
         let review = SubjectAccessReview {
             spec: SubjectAccessReviewSpec {
-                user: Some(question.user.clone()),
-                groups: Some(question.groups.clone()),
+                user: Some(user.name.clone()),
+                uid: user.uid.clone(),
+                groups: Some(user.groups.clone()),
+                extra: Some(user.extra.clone()),
                 resource_attributes: Some(ResourceAttributes {
                     verb: Some(verb.to_owned()),
                     group: Some(GRANT_GROUP.to_owned()),
@@ -190,6 +190,7 @@ impl Guard {
             ..SubjectAccessReview::default()
         };
         let unknown = |why: String| {
+            let user = &user.name;
             errors::unavailable("GRANT_NOT_REVIEWED", format!("ask the API server for {user}'s grant: {why}"))
         };
         let params = PostParams::default();

@@ -31,7 +31,7 @@ mod trust;
 mod turns;
 
 pub use access::{Access, Humans};
-pub use auth::Identity;
+pub use auth::{Identity, User};
 pub use caller::Caller;
 pub use discovery::Peers;
 pub use guard::GRANT_GROUP;

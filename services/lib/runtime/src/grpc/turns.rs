@@ -71,14 +71,16 @@ impl Turns {
 
     /// Waits for a turn; refuses a person who has as many calls under way as one may have.
     pub(crate) async fn take(&self, caller: &Identity, method: &str) -> Result<Turn, Status> {
-        let Identity::Human { user, .. } = caller else {
+        let Identity::Human(human) = caller else {
             return Ok(Turn { _permits: vec![acquire(&self.services).await], _person: None });
         };
-        let person = self.enter(user)?;
-        let mut permits = vec![acquire(&self.people).await];
+        let person = self.enter(&human.name)?;
+        let mut permits = Vec::new();
+        // First: a call that waits for its costly turn must not hold one that other people's reads need meanwhile.
         if self.costly_methods.contains(&method) {
             permits.push(acquire(&self.costly).await);
         }
+        permits.push(acquire(&self.people).await);
         Ok(Turn { _permits: permits, _person: Some(person) })
     }
 
@@ -99,10 +101,29 @@ mod tests {
     use futures::FutureExt as _;
 
     use super::*;
-    use crate::Service;
+    use crate::{Service, grpc::auth::User};
 
     fn person(user: &str) -> Identity {
-        Identity::Human { user: user.to_owned(), groups: Vec::new() }
+        Identity::Human(User { name: user.to_owned(), ..User::default() })
+    }
+
+    #[tokio::test]
+    async fn plans_that_wait_leave_every_other_turn_free() {
+        let turns = Turns::new(1, 3, 16, (vec!["Plan"], 1));
+        let running = turns.take(&person("anna"), "Plan").await.unwrap();
+        let mut waiting: Vec<_> = (0..64)
+            .map(|number| {
+                let planner = person(&format!("planner-{}", number % 4));
+                let turns = &turns;
+                Box::pin(async move { turns.take(&planner, "Plan").await })
+            })
+            .collect();
+        assert!(waiting.iter_mut().all(|plan| plan.now_or_never().is_none()), "one plan at once");
+        let reads = ["bert", "carl"].map(person);
+        let reads = reads.each_ref().map(|user| turns.take(user, "ListDrains").now_or_never());
+        assert!(reads.iter().all(Option::is_some), "two of three turns are free");
+        drop(running);
+        assert!(waiting[0].as_mut().now_or_never().is_some(), "the next plan follows");
     }
 
     #[tokio::test]

@@ -104,6 +104,10 @@ async fn people_need_one_grant_to_read_and_another_to_change_something() {
     assert_eq!((&attributes["resource"], &attributes["subresource"]), (&"services".into(), &"replay".into()));
     assert_eq!(attributes["name"], "interruption-watcher");
     assert_eq!(asked[0]["groups"], serde_json::json!(["people"]));
+    // Authorizers other than RBAC may decide by these.
+    let [granted, anna] = [&asked[0], &asked[1]];
+    assert_eq!((&granted["uid"], &anna["uid"]), (&"uid-of-granted".into(), &"uid-of-anna".into()));
+    assert_eq!(granted["extra"], serde_json::json!({ "example.org/team": ["blue", "green"] }));
 }
 
 #[tokio::test]
