@@ -1,8 +1,10 @@
 //! One watch of one kind, feeding one index (or several: a pair of indexes is an index), for as long as the process lives.
 //!
 //! An index sees [`Change::Reset`] with everything at first and after every relist, and single changes in between, so it is
-//! never half filled. An object that does not parse is left out, counted, and named in one warning; the others go on. Its
-//! deletion names no version that an index could take, so a full list follows. A lost connection or an expired resource version is made good here with jittered backoff; the index keeps what it had.
+//! never half filled. An object that does not parse is left out, counted, and named in one warning; the others go on. When one
+//! that an index may hold is updated to something that does not parse, or deleted in that state, there is no version of it to
+//! hand on, and a full list without it follows. A lost connection or an expired resource version is made good here with jittered
+//! backoff; the index keeps what it had.
 
 use std::{collections::HashSet, fmt::Debug, future::Future, sync::Arc, time::Duration};
 
@@ -27,7 +29,7 @@ const PAGE: u32 = 500;
 /// The API server ends a watch after this many seconds, and one that has been silent for five seconds longer counts as broken and is opened
 /// again: a connection that swallows packets blinds a service for little more than a minute. Bookmarks make reopening cheap.
 const WATCH_SECONDS: u32 = 60;
-/// After the deletion of an object that does not parse; long enough that many of them cost one list.
+/// After an object ceased to parse; long enough that many of them cost one list.
 const LIST_AGAIN: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug, PartialEq)]
@@ -202,14 +204,13 @@ where
             match event {
                 Some(Ok(event)) => {
                     let complete = matches!(event, Event::InitDone);
-                    if matches!(&event, Event::Delete(object) if object.0.is_err()) {
-                        list_again.get_or_insert_with(|| Instant::now() + LIST_AGAIN);
-                    }
                     // The beginning of a list is announced before anything was asked, and proves nothing.
                     if !matches!(event, Event::Init) && failing.take().is_some() {
                         info!(kind, "watch works again");
                     }
-                    taker.take(event).await;
+                    if taker.take(event).await {
+                        list_again.get_or_insert_with(|| Instant::now() + LIST_AGAIN);
+                    }
                     if complete {
                         synced.ready();
                     }
@@ -247,7 +248,8 @@ fn backoff() -> BackoffIter {
 
 /// What becomes of raw events.
 trait Take<K>: Send {
-    fn take(&mut self, event: Event<DeserializeGuard<K>>) -> impl Future<Output = ()> + Send;
+    /// Whether an index may now hold an object as it no longer is, which only a full list puts right.
+    fn take(&mut self, event: Event<DeserializeGuard<K>>) -> impl Future<Output = bool> + Send;
 }
 
 struct Collecting<K, I> {
@@ -260,10 +262,11 @@ where
     K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static,
     I: Index<K>,
 {
-    async fn take(&mut self, event: Event<DeserializeGuard<K>>) {
+    async fn take(&mut self, event: Event<DeserializeGuard<K>>) -> bool {
         if let Some(change) = self.intake.take(event) {
             self.index.change(change).await;
         }
+        std::mem::take(&mut self.intake.parser.outdated)
     }
 }
 
@@ -277,19 +280,19 @@ where
     K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static,
     M: From<Streamed<K>> + Send + 'static,
 {
-    async fn take(&mut self, event: Event<DeserializeGuard<K>>) {
+    async fn take(&mut self, event: Event<DeserializeGuard<K>>) -> bool {
         let change = match event {
             Event::Init => Some(Streamed::Listing),
-            Event::InitApply(object) | Event::Apply(object) => {
-                self.parser.parsed(object).map(Streamed::Applied)
-            }
+            Event::InitApply(object) => self.parser.listed(object).map(Streamed::Applied),
+            Event::Apply(object) => self.parser.applied(object).map(Streamed::Applied),
             Event::InitDone => Some(Streamed::Listed),
-            Event::Delete(object) => self.parser.parsed(object).map(Streamed::Deleted),
+            Event::Delete(object) => self.parser.deleted(object).map(Streamed::Deleted),
         };
         if let Some(change) = change {
             // When the actor is gone the process is ending.
             let _ = self.mailbox.send(change.into()).await;
         }
+        std::mem::take(&mut self.parser.outdated)
     }
 }
 
@@ -307,14 +310,14 @@ impl<K: Resource<DynamicType = ()> + Clone> Intake<K> {
                 None
             }
             Event::InitApply(object) => {
-                if let Some(object) = self.parser.parsed(object) {
+                if let Some(object) = self.parser.listed(object) {
                     self.listed.push(object);
                 }
                 None
             }
             Event::InitDone => Some(Change::Reset(std::mem::take(&mut self.listed))),
-            Event::Apply(object) => self.parser.parsed(object).map(Change::Applied),
-            Event::Delete(object) => self.parser.parsed(object).map(Change::Deleted),
+            Event::Apply(object) => self.parser.applied(object).map(Change::Applied),
+            Event::Delete(object) => self.parser.deleted(object).map(Change::Deleted),
         }
     }
 }
@@ -324,41 +327,75 @@ struct Parser<K> {
     kind: String,
     slim: fn(&mut K),
     metrics: Metrics,
-    warned: HashSet<String>,
+    /// Objects that do not parse, by name. No index holds one of them once the list is complete that follows the first time.
+    malformed: HashSet<String>,
+    /// An object that parsed before, or was never seen, does not parse now.
+    outdated: bool,
 }
 
 impl<K: Resource<DynamicType = ()>> Parser<K> {
     fn new(metrics: &Metrics, slim: fn(&mut K)) -> Self {
-        Self { kind: K::kind(&()).into_owned(), slim, metrics: metrics.clone(), warned: HashSet::new() }
+        Self {
+            kind: K::kind(&()).into_owned(),
+            slim,
+            metrics: metrics.clone(),
+            malformed: HashSet::new(),
+            outdated: false,
+        }
     }
 
-    fn parsed(&mut self, object: DeserializeGuard<K>) -> Option<Arc<K>> {
-        // Formatting a name for each of many thousand objects would cost more than taking them in.
-        if object.0.is_err() || !self.warned.is_empty() {
-            self.note(&object);
+    /// Part of a full list: what is left out of it leaves the index.
+    fn listed(&mut self, object: DeserializeGuard<K>) -> Option<Arc<K>> {
+        self.parsed(object).0
+    }
+
+    fn applied(&mut self, object: DeserializeGuard<K>) -> Option<Arc<K>> {
+        let (object, ceased) = self.parsed(object);
+        self.outdated |= ceased;
+        object
+    }
+
+    fn deleted(&mut self, object: DeserializeGuard<K>) -> Option<Arc<K>> {
+        let name = object.0.is_err().then(|| full_name(&object));
+        let object = self.applied(object);
+        if let Some(name) = name {
+            self.malformed.remove(&name);
         }
-        let mut object = object.0.ok()?;
+        object
+    }
+
+    /// The object without what nobody here reads, and whether it does not parse for the first time.
+    fn parsed(&mut self, object: DeserializeGuard<K>) -> (Option<Arc<K>>, bool) {
+        // Formatting a name for each of many thousand objects would cost more than taking them in.
+        let ceased = (object.0.is_err() || !self.malformed.is_empty()) && self.note(&object);
+        let Ok(mut object) = object.0 else { return (None, ceased) };
         // Often half of an object's size, and of interest to nobody here.
         object.meta_mut().managed_fields = None;
         (self.slim)(&mut object);
-        Some(Arc::new(object))
+        (Some(Arc::new(object)), false)
     }
 
-    fn note(&mut self, object: &DeserializeGuard<K>) {
-        let name = match object.meta().namespace.as_deref() {
-            Some(namespace) => format!("{namespace}/{}", object.name_any()),
-            None => object.name_any(),
+    /// Whether the object does not parse for the first time.
+    fn note(&mut self, object: &DeserializeGuard<K>) -> bool {
+        let name = full_name(object);
+        let Err(error) = &object.0 else {
+            self.malformed.remove(&name);
+            return false;
         };
-        match &object.0 {
-            Ok(_) => drop(self.warned.remove(&name)),
-            Err(error) => {
-                self.metrics.watch_malformed.get_or_create(&Kind { kind: self.kind.clone() }).inc();
-                if self.warned.insert(name.clone()) {
-                    let kind = &self.kind;
-                    warn!(kind, name, %error, "object does not parse and is left out until it is corrected");
-                }
-            }
+        self.metrics.watch_malformed.get_or_create(&Kind { kind: self.kind.clone() }).inc();
+        let ceased = self.malformed.insert(name.clone());
+        if ceased {
+            let kind = &self.kind;
+            warn!(kind, name, %error, "object does not parse and is left out until it is corrected");
         }
+        ceased
+    }
+}
+
+fn full_name<K: Resource<DynamicType = ()>>(object: &DeserializeGuard<K>) -> String {
+    match object.meta().namespace.as_deref() {
+        Some(namespace) => format!("{namespace}/{}", object.name_any()),
+        None => object.name_any(),
     }
 }
 

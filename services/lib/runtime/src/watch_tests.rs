@@ -226,6 +226,36 @@ async fn a_deleted_object_that_does_not_parse_any_more_leaves_the_index() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_object_updated_to_something_that_does_not_parse_leaves_the_index_at_the_cost_of_one_list() {
+    let lists = Arc::new(AtomicUsize::new(0));
+    let counted = lists.clone();
+    let mut run = run(move |asked| {
+        if !asked.target.contains("watch=true") {
+            return match counted.fetch_add(1, Ordering::SeqCst) {
+                0 => list(10, vec![pod("a", 1), pod("b", 2)]),
+                _ => list(20, vec![malformed("a"), pod("b", 2)]),
+            };
+        }
+        match asked.target.contains("resourceVersion=10") {
+            true => Reply::OpenAfter(vec![event("MODIFIED", malformed("a")), event("ADDED", pod("c", 11))]),
+            // From here on no index holds it: neither its updates nor its deletion change anything.
+            false => Reply::OpenAfter(vec![
+                event("MODIFIED", malformed("a")),
+                event("DELETED", malformed("a")),
+                event("ADDED", pod("d", 21)),
+            ]),
+        }
+    });
+    assert_eq!(run.changes.recv().await.unwrap(), "=a,b");
+    assert_eq!(run.changes.recv().await.unwrap(), "+c", "the others go on meanwhile");
+    assert_eq!(run.changes.recv().await.unwrap(), "=b");
+    assert_eq!(run.changes.recv().await.unwrap(), "+d");
+    // Less than the server's own time for a watch: only a list that we want could come.
+    tokio::time::sleep(LIST_AGAIN * 3).await;
+    assert_eq!(lists.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_watch_without_a_word_is_opened_again_within_75_seconds() {
     let watches = Arc::new(Mutex::new(Vec::<Instant>::new()));
     let log = watches.clone();
