@@ -214,8 +214,12 @@ mod tests {
 
     /// What is answered to these bytes until the server closes the connection.
     async fn exchange(admin: Admin, sent: &[u8]) -> String {
-        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        exchange_on(listener, admin, sent).await
+    }
+
+    async fn exchange_on(listener: TcpListener, admin: Admin, sent: &[u8]) -> String {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
         let (addr, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
         let asking = async {
             let mut stream = TcpStream::connect(addr).await.unwrap();
@@ -228,6 +232,18 @@ mod tests {
         let (served, answer) = tokio::join!(admin.serve(listener, stop.clone()), asking);
         served.unwrap();
         answer
+    }
+
+    #[tokio::test]
+    async fn probes_and_metrics_are_served_over_ipv6_where_ipv4_is_refused() {
+        for path in ["/healthz", "/readyz", "/metrics"] {
+            let listener = crate::listen::bind("[::1]:0".parse().unwrap()).await.unwrap();
+            let port = listener.local_addr().unwrap().port();
+            assert!(TcpStream::connect(("127.0.0.1", port)).await.is_err(), "only IPv6 listens");
+            let request = format!("GET {path} HTTP/1.1\r\nhost: [::1]:{port}\r\nconnection: close\r\n\r\n");
+            let answer = exchange_on(listener, admin(false), request.as_bytes()).await;
+            assert!(answer.starts_with("HTTP/1.1 200 OK"), "{path}: {answer}");
+        }
     }
 
     #[tokio::test]

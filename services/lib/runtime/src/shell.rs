@@ -159,6 +159,12 @@ impl Shell {
     /// when every readiness check exists.
     pub async fn serve(&mut self, server: GrpcServer) -> anyhow::Result<Addresses> {
         let secure = !self.config.insecure_local;
+        let addr = self.config.grpc_addr;
+        if !secure && (!addr.ip().is_loopback() || self.config.pod_ip.is_some()) {
+            bail!(
+                "--insecure-local lets everybody in, so it needs a loopback --grpc-addr, not {addr}, and no pod"
+            );
+        }
         let client = secure.then(|| self.kube.clone());
         let mut server = server.shared_account(self.config.shared_service_account.clone());
         if self.config.shadow_mode {
@@ -166,13 +172,8 @@ impl Shell {
             self.watch_outcome();
         }
         let assembled = server.assemble(self.service, &self.config.namespace, &self.metrics, client)?;
-        let listener = listen::bind(self.config.grpc_addr).await.context("gRPC")?;
+        let listener = listen::bind(addr).await.context("gRPC")?;
         let bound = listener.local_addr().context("read the gRPC port")?;
-        if !secure && (!bound.ip().is_loopback() || self.config.pod_ip.is_some()) {
-            bail!(
-                "--insecure-local lets everybody in, so it needs a loopback --grpc-addr, not {bound}, and no pod"
-            );
-        }
         let advertised = self.config.advertised(bound);
 
         let keyring = secure.then(|| self.keyring(advertised)).transpose()?;
@@ -213,5 +214,45 @@ impl Shell {
         let subject = Subject { service: self.service, namespace: self.config.namespace.clone(), advertised };
         let issued = subject.issue(SystemTime::now(), VALIDITY)?;
         Ok(Keyring { current: Current::new(&issued), subject, issued, validity: VALIDITY })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::{
+        grpc::Access,
+        testing::{Reply, api_server},
+    };
+
+    #[derive(Parser)]
+    struct Flags {
+        #[command(flatten)]
+        process: ProcessConfig,
+    }
+
+    async fn serve(args: &[&str]) -> anyhow::Result<Addresses> {
+        let given = ["service", "--admin-addr=127.0.0.1:0"].iter().chain(args);
+        let config = Flags::try_parse_from(given)?.process;
+        let mut shell = Shell::with_client(Service::Termination, config, api_server(|_| Reply::Silence));
+        shell.serve(GrpcServer::new(Access::new())).await
+    }
+
+    #[tokio::test]
+    async fn without_authentication_nothing_is_served_beyond_loopback_nor_in_a_pod() {
+        for beyond in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
+            let refused = serve(&["--insecure-local", "--grpc-addr", beyond]).await.unwrap_err().to_string();
+            assert!(refused.contains("--insecure-local") && refused.contains(beyond), "{refused}");
+        }
+        for loopback in ["127.0.0.1:0", "[::1]:0"] {
+            let args = ["--insecure-local", "--grpc-addr", loopback];
+            assert!(serve(&args).await.unwrap().grpc.ip().is_loopback());
+            let in_pod = [&args[..], &["--pod-ip=10.1.2.3"]].concat();
+            let refused = serve(&in_pod).await.unwrap_err().to_string();
+            assert!(refused.contains("no pod"), "{refused}");
+        }
+        serve(&["--grpc-addr=[::]:0"]).await.expect("with authentication every address will do");
     }
 }

@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     Service,
+    events::{self, Recorder},
+    notes,
     testing::{Asked, Reply, api_server},
 };
 
@@ -246,6 +248,49 @@ async fn nobody_leads_while_karpenter_does_and_a_leader_stops_when_it_comes_back
     let came = Instant::now();
     lost.cancelled().await;
     assert!(came.elapsed() < Duration::from_secs(20), "{:?}", came.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_about_the_pod_says_that_karpenter_stops_our_writers_and_another_that_it_is_gone() {
+    let store = Arc::new(Mutex::new(Store::default()));
+    let mut a = replica("a", &store);
+    let lost = a.leadership.term().await.lost();
+    let written = Arc::new(Mutex::new(Vec::<Value>::new()));
+    let log = written.clone();
+    let client = api_server(move |asked| {
+        log.lock().unwrap().push(asked.body.clone());
+        Reply::Json(201, asked.body)
+    });
+    let (writer, recorder) = Recorder::new(client, "a", Metrics::new(Service::Provisioner));
+    let stop = CancellationToken::new();
+    let about = events::pod("kube-system", "a", "");
+    let script = async {
+        store.lock().unwrap().reference = Some(of_karpenter(1, jiff::SignedDuration::ZERO));
+        lost.cancelled().await;
+        // Nobody renews it: after its duration this replica leads again.
+        drop(a.leadership.term().await);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        stop.cancel();
+    };
+    let telling = notes::tell(a.readiness.clone(), about, recorder, stop.clone());
+    let (wrote, told, ()) = tokio::join!(writer.run(stop.clone()), telling, script);
+    wrote.and(told).unwrap();
+
+    let written = written.lock().unwrap().clone();
+    let [begun, ended] = written.as_slice() else { panic!("two events, not {written:?}") };
+    assert_eq!((&begun["type"], &begun["reason"]), (&json!("Warning"), &json!("Degraded")));
+    assert_eq!(begun["involvedObject"]["kind"], "Pod");
+    assert_eq!(
+        (&begun["involvedObject"]["name"], &begun["metadata"]["namespace"]),
+        (&json!("a"), &json!("kube-system"))
+    );
+    assert_eq!(
+        begun["message"],
+        "karpenter: Karpenter itself leads here (Lease karpenter-leader-election, held by karpenter-1), so this service writes \
+         nothing; scale its Deployment to 0"
+    );
+    assert_eq!((&ended["type"], &ended["reason"]), (&json!("Normal"), &json!("Recovered")));
+    assert_eq!(ended["message"], "karpenter: works again");
 }
 
 #[tokio::test(start_paused = true)]
