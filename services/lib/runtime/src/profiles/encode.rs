@@ -61,6 +61,12 @@ pub(super) struct Label {
 pub(super) struct Mapping {
     #[prost(uint64, tag = "1")]
     pub(super) id: u64,
+    #[prost(uint64, tag = "2")]
+    pub(super) memory_start: u64,
+    #[prost(uint64, tag = "3")]
+    pub(super) memory_limit: u64,
+    #[prost(uint64, tag = "4")]
+    pub(super) file_offset: u64,
     #[prost(int64, tag = "5")]
     pub(super) filename: i64,
     #[prost(bool, tag = "7")]
@@ -77,8 +83,11 @@ pub(super) struct Mapping {
 pub(super) struct Location {
     #[prost(uint64, tag = "1")]
     pub(super) id: u64,
+    /// 0 for none.
     #[prost(uint64, tag = "2")]
     pub(super) mapping_id: u64,
+    #[prost(uint64, tag = "3")]
+    pub(super) address: u64,
     #[prost(message, repeated, tag = "4")]
     pub(super) line: Vec<Line>,
 }

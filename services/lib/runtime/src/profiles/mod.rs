@@ -5,6 +5,7 @@
 mod cpu;
 mod encode;
 mod heap;
+mod mapped;
 #[cfg(test)]
 mod tests;
 

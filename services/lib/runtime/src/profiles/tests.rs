@@ -2,6 +2,8 @@ use std::{
     collections::HashMap,
     hint::black_box,
     io::Read as _,
+    path::Path,
+    process::Command,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -92,6 +94,10 @@ impl read::Profile {
     fn sample_types(&self) -> Vec<(&str, &str)> {
         let text = |index: i64| self.strings[index as usize].as_str();
         self.sample_types.iter().map(|each| (text(each.kind), text(each.unit))).collect()
+    }
+
+    fn samples(&self) -> i64 {
+        self.samples.iter().filter_map(|each| each.values.first()).sum()
     }
 
     /// The sum of the last value over all samples whose stack has a function of this name.
@@ -220,4 +226,92 @@ async fn profiles_are_there_only_when_switched_on() {
     let (status, body) = get(admin(true), "/debug/pprof/").await;
     assert_eq!(status, "HTTP/1.1 200 OK");
     assert!(String::from_utf8(body).unwrap().contains("/debug/pprof/heap"));
+}
+
+/// Where [`take_both_profiles`] leaves them.
+const PROFILES: &str = "KARPENTER_TEST_PROFILES";
+
+/// A CPU profile, the directory for temporary files and the program file are all the process's own.
+#[tokio::test]
+#[ignore = "run by go_reads_the_profiles_of_programs_without_debug_information"]
+async fn take_both_profiles() {
+    let directory = std::env::var_os(PROFILES).expect("the directory to write to");
+    let directory = Path::new(&directory);
+    assert!(tempfile::tempfile().is_err(), "nothing can be written but shared memory");
+    start().await;
+    let kept = keep_megabytes();
+    let (status, heap) = get(admin(true), "/debug/pprof/heap").await;
+    assert_eq!(status, "HTTP/1.1 200 OK");
+    std::fs::write(directory.join("heap"), heap).unwrap();
+    drop(black_box(kept));
+
+    let stop = Arc::new(AtomicBool::new(false));
+    let busy = std::thread::spawn({
+        let stop = Arc::clone(&stop);
+        move || keep_the_cpu_busy(&stop)
+    });
+    // On a machine that does much else, the busy thread may get little CPU for a while.
+    let cpu = loop {
+        let (status, cpu) = get(admin(true), "/debug/pprof/profile?seconds=1").await;
+        assert_eq!(status, "HTTP/1.1 200 OK");
+        if read::Profile::unpack(&cpu).samples() >= 10 {
+            break cpu;
+        }
+    };
+    stop.store(true, Ordering::Relaxed);
+    busy.join().unwrap();
+    std::fs::write(directory.join("cpu"), cpu).unwrap();
+}
+
+/// This test program, stripped, takes its own profiles without a directory for temporary files.
+fn profile_stripped(strip: &str, directory: &Path) -> (read::Profile, read::Profile) {
+    let program = directory.join("program");
+    let own = std::env::current_exe().unwrap();
+    let stripped = Command::new("strip").args([strip, "-o"]).arg(&program).arg(own).status().unwrap();
+    assert!(stripped.success());
+    let took = Command::new(&program)
+        .args(["--exact", "profiles::tests::take_both_profiles", "--ignored", "--nocapture"])
+        .env("TMPDIR", directory.join("missing"))
+        .env(PROFILES, directory)
+        .output()
+        .unwrap();
+    assert!(took.status.success(), "{}", String::from_utf8_lossy(&took.stderr));
+    let read = |name| read::Profile::unpack(&std::fs::read(directory.join(name)).unwrap());
+    (read("cpu"), read("heap"))
+}
+
+/// What `go tool pprof -top` prints, where Go is installed.
+fn top(program: Option<&Path>, profile: &Path) -> Option<String> {
+    if Command::new("go").arg("version").output().is_err() {
+        eprintln!("go is not on the PATH: pprof does not read the profiles in this run");
+        return None;
+    }
+    let mut go = Command::new("go");
+    go.args(["tool", "pprof", "-top", "-nodecount=1000"]).args(program).arg(profile);
+    let output = go.env("GOPROXY", "off").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(String::from_utf8(output.stdout).unwrap())
+}
+
+#[test]
+fn go_reads_the_profiles_of_programs_without_debug_information() {
+    let directory = tempfile::tempdir().unwrap();
+    let own = std::env::current_exe().unwrap();
+    let (cpu_file, heap_file) = (directory.path().join("cpu"), directory.path().join("heap"));
+
+    // As the images are: names of functions, and no lines.
+    let (cpu, heap) = profile_stripped("--strip-debug", directory.path());
+    assert!(cpu.total("keep_the_cpu_busy") > 0 && heap.total("keep_megabytes") > 0);
+    for (file, function) in [(&cpu_file, "keep_the_cpu_busy"), (&heap_file, "keep_megabytes")] {
+        let Some(top) = top(None, file) else { break };
+        assert!(top.contains(function), "{top}");
+        assert!(!top.contains("perf_signal_handler"), "the profiler is no part of the profile: {top}");
+    }
+
+    // Without names pprof takes those of CPU profiles from the same program built with them.
+    let (cpu, _) = profile_stripped("--strip-all", directory.path());
+    assert_eq!(cpu.total("keep_the_cpu_busy"), 0);
+    if let Some(top) = top(Some(&own), &cpu_file) {
+        assert!(top.contains("keep_the_cpu_busy"), "{top}");
+    }
 }
