@@ -1,8 +1,7 @@
 //! CPU time by function. A timer that counts the CPU time of the process interrupts whichever thread runs and records its stack.
 
-use std::{collections::HashMap, time::SystemTime};
+use std::{collections::HashMap, ffi::c_void, time::SystemTime};
 
-use backtrace::Frame;
 use pprof::{ProfilerGuard, ProfilerGuardBuilder, UnresolvedReport};
 
 use super::{
@@ -57,13 +56,18 @@ fn encode(report: &UnresolvedReport, mapped: &[Mapped]) -> Profile {
         let count = i64::try_from(*count).unwrap_or(i64::MAX);
         let mut location_id = Vec::with_capacity(stack.frames.len());
         let mut frames = stack.frames.iter();
+        let mut interrupted = false;
         while let Some(frame) = frames.next() {
-            match code.place(frame, &mut profile) {
+            // A frame has the address to return to, which may belong to the next line or function; but one that was interrupted
+            // has the address where it was.
+            let address = (frame.ip() as u64).saturating_sub(u64::from(!std::mem::take(&mut interrupted)));
+            match code.place(address, &mut profile) {
                 Place::Location(id) => location_id.push(id),
                 // What ran is below the handler and the kernel's own frame that called it.
                 Place::Handler => {
                     location_id.clear();
                     frames.next();
+                    interrupted = true;
                 }
             }
         }
@@ -110,9 +114,7 @@ struct Code {
 }
 
 impl Code {
-    fn place(&mut self, frame: &Frame, profile: &mut Profile) -> Place {
-        // The frame has the address to return to, which may belong to the next line or function.
-        let address = (frame.ip() as u64).saturating_sub(1);
+    fn place(&mut self, address: u64, profile: &mut Profile) -> Place {
         if let Some(place) = self.places.get(&address) {
             return *place;
         }
@@ -124,8 +126,9 @@ impl Code {
         let mut unused = Mapping::default();
         let mapping = mapping.unwrap_or(&mut unused);
         // The function at the address, and before it those that the compiler inlined there, innermost first. In a program without
-        // names there are none: then the profile has the address alone.
-        backtrace::resolve_frame(frame, |symbol| {
+        // names there are none: then the profile has the address alone. The library takes what it is given for an address to
+        // return to, and looks one byte before it.
+        backtrace::resolve(address.saturating_add(1) as *mut c_void, |symbol| {
             let Some(name) = symbol.name() else { return };
             handles |= name.as_bytes() == HANDLER;
             let file = symbol.filename().map(|file| self.strings.index(&file.to_string_lossy()));

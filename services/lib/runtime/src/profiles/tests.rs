@@ -96,6 +96,19 @@ impl read::Profile {
         self.sample_types.iter().map(|each| (text(each.kind), text(each.unit))).collect()
     }
 
+    /// Stacks with a function of this name whose innermost function has none.
+    fn nameless_below(&self, function: &str) -> usize {
+        let functions: HashMap<_, _> = self.functions.iter().map(|each| (each.id, each.name)).collect();
+        let locations: HashMap<_, _> = self.locations.iter().map(|each| (each.id, &each.lines)).collect();
+        let is_named = |id: &u64| {
+            let mut names =
+                locations[id].iter().map(|line| &self.strings[functions[&line.function] as usize]);
+            names.any(|name| name.contains(function))
+        };
+        let below = self.samples.iter().filter(|each| each.locations.iter().any(is_named));
+        below.filter(|each| locations[&each.locations[0]].is_empty()).count()
+    }
+
     fn samples(&self) -> i64 {
         self.samples.iter().filter_map(|each| each.values.first()).sum()
     }
@@ -302,6 +315,7 @@ fn go_reads_the_profiles_of_programs_without_debug_information() {
     // As the images are: names of functions, and no lines.
     let (cpu, heap) = profile_stripped("--strip-debug", directory.path());
     assert!(cpu.total("keep_the_cpu_busy") > 0 && heap.total("keep_megabytes") > 0);
+    assert_eq!(cpu.nameless_below("keep_the_cpu_busy"), 0, "also where a function had only begun");
     for (file, function) in [(&cpu_file, "keep_the_cpu_busy"), (&heap_file, "keep_megabytes")] {
         let Some(top) = top(None, file) else { break };
         assert!(top.contains(function), "{top}");
