@@ -15,7 +15,7 @@ use runtime::grpc::{Access, GrpcServer, Humans, errors};
 use tokio::sync::watch;
 use tonic::{Code, Request, Response, Status};
 
-use crate::actor::{Disruptions, NodeReport, NotCancelled, Report, Silent};
+use crate::actor::{Disruptions, Explained, NodeReport, NotCancelled, Report, Silent};
 use crate::command::{Command, Stage};
 
 pub(crate) fn server(disruptions: Disruptions) -> GrpcServer {
@@ -86,23 +86,15 @@ impl Disruption for Handler {
         if name.is_empty() {
             return Err(errors::invalid("name", "give the name of a Node or a NodeClaim"));
         }
-        let report = self.report().await?;
-        let is_it = |node: &&NodeReport| {
-            *node.node.name == *name || node.claim.as_ref().is_some_and(|claim| *claim.name == *name)
-        };
-        let node = report
-            .nodes
-            .iter()
-            .find(is_it)
-            .ok_or_else(|| errors::not_found("node or NodeClaim of ours", &name))?;
-        let command =
-            report.commands.under_way.iter().find(|command| node.command.as_ref() == Some(&command.id));
+        let found = self.disruptions.node(&name).await.map_err(status)?;
+        let Explained { node, command } =
+            found.ok_or_else(|| errors::not_found("node or NodeClaim of ours", &name))?;
         Ok(Response::new(pb::ExplainNodeResponse {
-            candidate: Some(candidate(node)),
-            summary: summary(node, command),
+            candidate: Some(candidate(&node)),
+            summary: summary(&node, command.as_ref()),
             last_probe: node.probed.as_ref().map(|probed| probed.verdict.words.clone()).unwrap_or_default(),
             probed_at: node.probed.as_ref().map(|probed| timestamp(probed.at)),
-            command: command.map(wire),
+            command: command.as_ref().map(wire),
         }))
     }
 

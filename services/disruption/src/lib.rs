@@ -22,10 +22,11 @@ mod note;
 mod probe;
 mod simulation;
 mod take;
+#[cfg(test)]
+mod testing;
 mod world;
 mod writes;
 
-use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use runtime::watch::Watch;
@@ -50,17 +51,7 @@ pub async fn start(config: Config, shell: &mut Shell) -> anyhow::Result<()> {
         leadership: shell.leadership(),
         metrics,
     };
-    let span = |duration| SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX);
-    let gates = config.settings.feature_gates;
-    let options = Options {
-        validation_wait: span(config.disruption.validation_wait),
-        full_look_interval: span(config.disruption.full_look_interval),
-        look_interval: span(config.disruption.look_interval),
-        settle_wait: span(config.disruption.settle_wait),
-        spot_to_spot: gates.spot_to_spot_consolidation,
-        node_repair: gates.node_repair,
-    };
-    let (actor, disruptions, intake) = Actor::new(options, parts);
+    let (actor, disruptions, intake) = Actor::new(Options::of(&config), parts);
     let client = shell.kube.clone();
     shell.watch_streamed("pods", Watch::<Pod>::all(client.clone()), intake.clone());
     shell.watch("nodes", Watch::<Node>::all(client.clone()), intake.clone());

@@ -70,48 +70,16 @@ impl Probes {
     }
 
     /// All at once, spread over the replicas that are there: every replica works on its share of one stream. One answer for
-    /// each question, in order. What a replica that went away left open is asked of the others.
+    /// each question, in order.
     async fn ask_many(
         &self,
         questions: &[Question],
     ) -> Result<Vec<Result<pb::SimulateResponse, String>>, Status> {
-        let mut answers: Vec<Option<Result<pb::SimulateResponse, String>>> = vec![None; questions.len()];
-        let mut failed: Option<Status> = None;
-        // Replicas that did not answer all of their share: the others get what is left of it.
-        let mut silent: BTreeSet<String> = BTreeSet::new();
-        for _ in 0..ROUNDS {
-            let open: Vec<usize> = (0..questions.len()).filter(|&index| answers[index].is_none()).collect();
-            if open.is_empty() {
-                break;
-            }
-            let known = self.peers.replicas();
-            let replicas: Vec<&String> = known.iter().filter(|name| !silent.contains(*name)).collect();
-            let callers: Vec<(Option<&String>, Caller)> = if replicas.is_empty() {
-                vec![(None, self.peers.any())]
-            } else {
-                replicas.into_iter().map(|name| (Some(name), self.peers.replica(name))).collect()
-            };
-            let count = callers.len();
-            let streams = callers.into_iter().enumerate().map(|(turn, (name, caller))| {
-                let share: Vec<usize> = open.iter().copied().skip(turn).step_by(count).collect();
-                async move { (name, share.len(), self.stream(caller, share, questions).await) }
-            });
-            for (name, asked, (got, end)) in futures::future::join_all(streams).await {
-                if got.len() < asked {
-                    silent.extend(name.cloned());
-                }
-                for (index, answer) in got {
-                    answers[index] = Some(answer);
-                }
-                failed = end.err().or(failed);
-            }
-        }
-        if answers.iter().any(Option::is_none) {
-            return Err(
-                failed.unwrap_or_else(|| Status::unavailable("the provisioner left what-ifs unanswered"))
-            );
-        }
-        Ok(answers.into_iter().flatten().collect())
+        let ask = |replica: Option<String>, share| {
+            let caller = replica.map_or_else(|| self.peers.any(), |name| self.peers.replica(&name));
+            self.stream(caller, share, questions)
+        };
+        spread(questions.len(), || self.peers.replicas(), ask).await
     }
 
     async fn stream(
@@ -119,7 +87,7 @@ impl Probes {
         caller: Caller,
         share: Vec<usize>,
         questions: &[Question],
-    ) -> (Vec<(usize, Result<pb::SimulateResponse, String>)>, Result<(), Status>) {
+    ) -> Share<Result<pb::SimulateResponse, String>> {
         let asked: Vec<pb::SimulateManyRequest> = share
             .iter()
             .map(|&index| pb::SimulateManyRequest {
@@ -184,6 +152,52 @@ impl Probes {
     }
 }
 
+/// What one replica answered of its share, by the number of the question, and how its stream ended.
+type Share<T> = (Vec<(usize, T)>, Result<(), Status>);
+
+/// So many questions, each asked of one of the replicas; what a replica that went away left open is asked of the others. Without
+/// replicas that are known by name, `ask` chooses one.
+async fn spread<T, F>(
+    count: usize,
+    replicas: impl Fn() -> Vec<String>,
+    ask: impl Fn(Option<String>, Vec<usize>) -> F,
+) -> Result<Vec<T>, Status>
+where
+    F: Future<Output = Share<T>>,
+{
+    let mut answers: Vec<Option<T>> = (0..count).map(|_| None).collect();
+    let mut failed: Option<Status> = None;
+    // Replicas that did not answer all of their share: the others get what is left of it.
+    let mut silent: BTreeSet<String> = BTreeSet::new();
+    for _ in 0..ROUNDS {
+        let open: Vec<usize> = (0..count).filter(|&index| answers[index].is_none()).collect();
+        if open.is_empty() {
+            break;
+        }
+        let able: Vec<String> = replicas().into_iter().filter(|name| !silent.contains(name)).collect();
+        let able: Vec<Option<String>> =
+            if able.is_empty() { vec![None] } else { able.into_iter().map(Some).collect() };
+        let streams = able.iter().enumerate().map(|(turn, name)| {
+            let share: Vec<usize> = open.iter().copied().skip(turn).step_by(able.len()).collect();
+            let (asked, answer) = (share.len(), ask(name.clone(), share));
+            async move { (name, asked, answer.await) }
+        });
+        for (name, asked, (got, end)) in futures::future::join_all(streams).await {
+            if got.len() < asked {
+                silent.extend(name.clone());
+            }
+            for (index, answer) in got {
+                answers[index] = Some(answer);
+            }
+            failed = end.err().or(failed);
+        }
+    }
+    if answers.iter().any(Option::is_none) {
+        return Err(failed.unwrap_or_else(|| Status::unavailable("the provisioner left what-ifs unanswered")));
+    }
+    Ok(answers.into_iter().flatten().collect())
+}
+
 impl Simulate for Probes {
     /// A single question goes to any replica, several are spread over all.
     async fn simulate(
@@ -196,5 +210,49 @@ impl Simulate for Probes {
             Err(status) if is_about_a_node(&status) => Ok(vec![Err(status.message().to_owned())]),
             Err(status) => Err(status),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    /// Numbers doubled by two replicas, of which one answers only so many of each share.
+    async fn doubled(answers_of_b: usize) -> (Result<Vec<usize>, Status>, Vec<(Option<String>, Vec<usize>)>) {
+        let asked = Mutex::new(Vec::new());
+        let ask = |replica: Option<String>, share: Vec<usize>| {
+            asked.lock().unwrap().push((replica.clone(), share.clone()));
+            async move {
+                let dead = replica.as_deref() == Some("b");
+                let most = if dead { answers_of_b } else { usize::MAX };
+                let end = if dead { Err(Status::unavailable("b is gone")) } else { Ok(()) };
+                (share.into_iter().take(most).map(|number| (number, number * 2)).collect(), end)
+            }
+        };
+        let found = spread(6, || vec!["a".to_owned(), "b".to_owned()], ask).await;
+        (found, asked.into_inner().unwrap())
+    }
+
+    #[tokio::test]
+    async fn the_share_of_a_replica_that_died_is_asked_of_the_others() {
+        let (found, asked) = doubled(1).await;
+        assert_eq!(found.unwrap(), [0, 2, 4, 6, 8, 10], "in the order of the questions");
+        let [a, b] = ["a", "b"].map(|name| Some(name.to_owned()));
+        // It answered one of its three; only the other two are asked again, and not of it.
+        let shares = [(a.clone(), vec![0, 2, 4]), (b, vec![1, 3, 5]), (a, vec![3, 5])];
+        assert_eq!(asked, shares);
+    }
+
+    #[tokio::test]
+    async fn where_no_replica_answers_the_last_failure_is_told() {
+        let asked = Mutex::new(0);
+        let ask = |_: Option<String>, _: Vec<usize>| {
+            *asked.lock().unwrap() += 1;
+            async { (Vec::<(usize, usize)>::new(), Err(Status::unavailable("nobody is there"))) }
+        };
+        let found = spread(2, Vec::new, ask).await;
+        assert_eq!(found.unwrap_err().message(), "nobody is there");
+        assert_eq!(*asked.lock().unwrap(), ROUNDS, "a bounded number of times");
     }
 }

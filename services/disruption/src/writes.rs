@@ -120,19 +120,18 @@ impl Writes {
         .await
     }
 
-    /// Sets or removes one condition of a NodePool.
+    /// Sets or removes conditions of a NodePool.
     pub(crate) async fn mark_pool(
         &self,
         pool: Target<'_>,
-        mark: Mark,
+        marks: &[Mark],
         now: Timestamp,
     ) -> Result<NodePool, Error> {
         let pools: Api<NodePool> = Api::all(self.client.clone());
         edit(&pools, pool, Part::Status, |current: &NodePool| {
             let status = current.status.as_ref();
             let mut conditions = status.and_then(|status| status.conditions.clone()).unwrap_or_default();
-            let (set, marks) = (ConditionSet::NODE_POOL, std::slice::from_ref(&mark));
-            apply(set, &mut conditions, &current.metadata, marks, now)
+            apply(ConditionSet::NODE_POOL, &mut conditions, &current.metadata, marks, now)
                 .then(|| json!({"status": {"conditions": conditions}}))
         })
         .await
@@ -192,7 +191,7 @@ impl Writes {
 
     /// The pods of a node as the API server has them, at `version` or later. Such a list comes from the server's watch cache on
     /// every version of Kubernetes; where the cache is behind, or versions of pods and nodes cannot be compared (another etcd),
-    /// the newest list is read, which older servers make from all pods.
+    /// the newest list is read, which older servers make from all pods. A server that does not answer is not asked for that.
     pub(crate) async fn pods_on(&self, node: &str, version: Option<u64>) -> Result<Vec<Pod>, Error> {
         let pods: Api<Pod> = Api::all(self.client.clone());
         let newest = ListParams::default().fields(&format!("spec.nodeName={node}"));
@@ -200,7 +199,7 @@ impl Writes {
             let params = newest.clone().at(&version.to_string()).matching(VersionMatch::NotOlderThan);
             match timely(pods.list(&params)).await {
                 Ok(list) => return Ok(list.items),
-                Err(error) if is_refusal(&error) => return Err(error),
+                Err(error) if !is_about_the_version(&error) => return Err(error),
                 Err(_) => {}
             }
         }
@@ -215,6 +214,18 @@ pub(crate) fn is_refusal(error: &Error) -> bool {
         Error::Api(kube::Error::Api(status)) => (400..500).contains(&status.code) && status.code != 429,
         Error::Api(_) | Error::Conflict | Error::Timeout => false,
     }
+}
+
+/// The API server does not have that version, yet or any more: `Too large resource version` after it waited for its cache in vain,
+/// or 410 Gone.
+fn is_about_the_version(error: &Error) -> bool {
+    let Error::Api(kube::Error::Api(status)) = error else { return false };
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    let too_large = || {
+        causes.into_iter().any(|cause| cause.reason == "ResourceVersionTooLarge")
+            || status.message.starts_with("Too large resource version")
+    };
+    status.code == 410 || (status.code == 504 && too_large())
 }
 
 /// Says whether anything changed.
@@ -276,3 +287,6 @@ where
     }
     Err(Error::Conflict)
 }
+
+#[cfg(test)]
+mod tests;

@@ -96,27 +96,45 @@ impl Actor {
 
     /// Nodes that count for each pool's budgets, and what is left of these. Proposals count from the moment they are made.
     pub(crate) fn budgets(&self, now: Timestamp) -> PoolBudgets {
+        let mut counts: BTreeMap<&Arc<str>, Counts> = BTreeMap::new();
+        for (pool, node) in self.counted_nodes(|_| true) {
+            counts.entry(pool).or_default().add(node);
+        }
+        let states = |(name, pool): (&Arc<str>, &Arc<api::NodePool>)| {
+            let counts = counts.get(name).copied().unwrap_or_default();
+            (Arc::clone(name), budget_states(pool, counts, now))
+        };
+        self.world.pools().map(states).collect()
+    }
+
+    /// The same for one pool.
+    pub(super) fn budgets_of(&self, pool: &Arc<str>, now: Timestamp) -> PoolBudgets {
+        let Some(object) = self.world.pool(pool) else { return PoolBudgets::new() };
+        let mut counts = Counts::default();
+        for (_, node) in self.counted_nodes(|of| of == pool) {
+            counts.add(node);
+        }
+        PoolBudgets::from([(Arc::clone(pool), budget_states(object, counts, now))])
+    }
+
+    fn counted_nodes(
+        &self,
+        of: impl Fn(&Arc<str>) -> bool,
+    ) -> impl Iterator<Item = (&Arc<str>, CountedNode)> {
         let taken: BTreeSet<&str> = self.members().map(|member| &*member.node).collect();
-        let mut counts: BTreeMap<Arc<str>, Counts> = BTreeMap::new();
-        for node in self.world.nodes() {
-            let (Some(claim), Some(pool)) = (self.world.claim_of(node), &node.pool) else { continue };
-            counts.entry(Arc::clone(pool)).or_default().add(CountedNode {
+        self.world.nodes().filter_map(move |node| {
+            let pool = node.pool.as_ref().filter(|pool| of(pool))?;
+            let claim = self.world.claim_of(node)?;
+            let counted = CountedNode {
                 managed: node.managed,
                 initialized: node.initialized,
                 instance_terminating: claim.is_instance_terminating(),
                 ready: node.ready,
                 leaving: claim.deleting || node.deleting,
                 reserved: taken.contains(&*node.name),
-            });
-        }
-        let states = self.world.pools().map(|(name, pool)| {
-            let budgets = Budgets::read(&consolidation::budget_specs(pool));
-            let counts = counts.get(name).copied().unwrap_or_default();
-            let states =
-                Reason::ALL.into_iter().map(|reason| (reason, budgets.state(reason, counts, now))).collect();
-            (Arc::clone(name), states)
-        });
-        states.collect()
+            };
+            Some((pool, counted))
+        })
     }
 
     fn show_budgets(&self, budgets: &PoolBudgets) {
@@ -384,8 +402,7 @@ impl Actor {
         if settings.cool_down == jiff::SignedDuration::ZERO {
             return None;
         }
-        let made = self.world.claims().filter(|claim| *claim.pool == *pool && claim.made_for.is_some());
-        let last = made.map(|claim| claim.created).max().max(self.consolidated.get(pool).copied());
+        let last = self.world.last_replacement(pool).max(self.consolidated.get(pool).copied());
         churn::cooling_until(&settings, last, now)
     }
 
@@ -553,6 +570,11 @@ impl Actor {
         };
         format!("{:x}-{random:08x}-{:x}", now.as_second(), self.count).into()
     }
+}
+
+fn budget_states(pool: &api::NodePool, counts: Counts, now: Timestamp) -> BTreeMap<Reason, State> {
+    let budgets = Budgets::read(&consolidation::budget_specs(pool));
+    Reason::ALL.into_iter().map(|reason| (reason, budgets.state(reason, counts, now))).collect()
 }
 
 /// The proposal about the objects that it names.

@@ -1,7 +1,6 @@
 //! What the objects say about each claim, written into its conditions: Consolidatable and Drifted, and the time of the last
 //! pod event. Claims whose time is over, and nodes that are beyond repair, are removed from here, too.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use api::conditions::{self, Finding};
@@ -20,8 +19,6 @@ use crate::metrics::{Disrupted, Unhealthy};
 use crate::world::{CONSOLIDATABLE, Claim, DRIFTED, NodeState, applied};
 use crate::writes::{Mark, Target, rfc3339};
 
-/// From a person's request to evaluate a pool until its `consolidateAfter` counts again: a look, and its validation.
-const EVALUATED_FOR: SignedDuration = SignedDuration::from_secs(60);
 /// How long a capacity reservation must be missing before its nodes are drifted.
 const RESERVATION_RECHECK: SignedDuration = SignedDuration::from_secs(90);
 
@@ -90,35 +87,6 @@ impl Actor {
             last_event: claim.last_pod_event.max(self.last_event(claim, now)),
         };
         consolidatable::verdict(facts, now)
-    }
-
-    /// NodePools whose annotation asks to be evaluated at once. That lasts long enough for one look and its validation; after that,
-    /// and until the annotation is taken off and set again, `consolidateAfter` counts as before. A new leader grants it anew.
-    pub(super) fn notice_requests(&mut self, now: Timestamp) {
-        let asks = |pool: &api::NodePool| {
-            let annotations = pool.metadata.annotations.as_ref();
-            annotations
-                .and_then(|all| all.get(labels::EVALUATE_NOW))
-                .is_some_and(|value| value == labels::MANUAL_CONSOLIDATION)
-        };
-        let asking: BTreeSet<Arc<str>> =
-            self.world.pools().filter(|(_, pool)| asks(pool)).map(|(name, _)| Arc::clone(name)).collect();
-        self.evaluate_now.retain(|pool, _| asking.contains(pool));
-        for pool in asking {
-            if self.evaluate_now.contains_key(&pool) {
-                continue;
-            }
-            info!(nodepool = %pool, "evaluated without the wait of consolidateAfter, as its annotation asks");
-            for claim in self.world.claims().filter(|claim| claim.pool == pool) {
-                self.unmarked.insert(Arc::clone(&claim.name));
-                self.due.at(Arc::clone(&claim.name), plus(now, EVALUATED_FOR));
-            }
-            self.evaluate_now.insert(pool, now);
-        }
-    }
-
-    fn is_evaluated_now(&self, pool: &str, now: Timestamp) -> bool {
-        self.evaluate_now.get(pool).is_some_and(|since| now < plus(*since, EVALUATED_FOR))
     }
 
     /// Whether the reservation has been missing for long enough to believe it: the provisioner reads from EC2 every minute which

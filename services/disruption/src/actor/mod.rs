@@ -22,6 +22,8 @@ mod report;
 mod resume;
 mod rollback;
 mod schedule;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -41,7 +43,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use tracing::{info, warn};
 
-pub(crate) use report::{Commands, NodeReport, Report};
+pub(crate) use report::{Commands, Explained, NodeReport, Report};
 
 use self::schedule::Schedule;
 use crate::command::{Command, Member, pause};
@@ -78,6 +80,21 @@ pub(crate) struct Options {
     pub(crate) node_repair: bool,
 }
 
+impl Options {
+    pub(crate) fn of(config: &crate::Config) -> Self {
+        let span = |duration| SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX);
+        let (flags, gates) = (&config.disruption, &config.settings.feature_gates);
+        Self {
+            validation_wait: span(flags.validation_wait),
+            full_look_interval: span(flags.full_look_interval),
+            look_interval: span(flags.look_interval),
+            settle_wait: span(flags.settle_wait),
+            spot_to_spot: gates.spot_to_spot_consolidation,
+            node_repair: gates.node_repair,
+        }
+    }
+}
+
 /// Asks the actor.
 #[derive(Clone)]
 pub(crate) struct Disruptions {
@@ -88,6 +105,8 @@ pub(crate) struct Disruptions {
 /// An answer is `None` until the whole cluster was seen.
 enum Question {
     Report(oneshot::Sender<Option<Report>>),
+    /// About one node, by its name or its NodeClaim's.
+    Node(Arc<str>, oneshot::Sender<Option<Option<Explained>>>),
     Commands(oneshot::Sender<Option<Commands>>),
     Cancel(Arc<str>, oneshot::Sender<Option<Result<Command, NotCancelled>>>),
 }
@@ -112,6 +131,12 @@ impl Disruptions {
     /// Everything there is to tell.
     pub(crate) async fn report(&self) -> Result<Report, Silent> {
         self.ask(Question::Report).await
+    }
+
+    /// One node with the command that it is part of; `None` where it is none of ours.
+    pub(crate) async fn node(&self, name: &str) -> Result<Option<Explained>, Silent> {
+        let name: Arc<str> = Arc::from(name);
+        self.ask(|reply| Question::Node(Arc::clone(&name), reply)).await
     }
 
     pub(crate) async fn commands(&self) -> Result<Commands, Silent> {
@@ -393,6 +418,7 @@ impl Actor {
                 self.dirty = true;
                 self.metrics.passes.completed(Timestamp::now());
                 self.touched.claims.extend(self.world.claims().map(|claim| claim.name.clone()));
+                self.resume_requests();
                 self.resume(Timestamp::now());
             }
         } else if self.term.take().is_some() {
@@ -404,6 +430,7 @@ impl Actor {
             self.marking_pools.clear();
             self.cleaning.clear();
             self.commands.clear();
+            self.evaluate_now.clear();
             self.ledger = ledger::Ledger::default();
             self.looking = false;
             self.metrics.passes.follows();
@@ -423,6 +450,7 @@ impl Actor {
         let synced = self.is_synced();
         match question {
             Question::Report(reply) => drop(reply.send(synced.then(|| self.report(now)))),
+            Question::Node(name, reply) => drop(reply.send(synced.then(|| self.explained(&name, now)))),
             Question::Commands(reply) => drop(reply.send(synced.then(|| self.all_commands(now)))),
             Question::Cancel(id, reply) => drop(reply.send(synced.then(|| self.cancel(&id)))),
         }

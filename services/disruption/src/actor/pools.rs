@@ -1,37 +1,91 @@
-//! What a NodePool says that cannot be read, told where its owner looks: a budget that nobody can evaluate allows nothing, and a
-//! setting against churn that nobody can read stops consolidation of the pool.
+//! What a NodePool's owner is told on it: what cannot be read (a budget that nobody can evaluate allows nothing, and a setting
+//! against churn that nobody can read stops consolidation of the pool), and that the pool was evaluated at once, as asked.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use api::NodePool;
-use api::conditions::{self, ConditionStatus, Finding};
-use jiff::Timestamp;
+use api::conditions::{self, Condition, ConditionStatus, Finding};
+use jiff::{SignedDuration, Timestamp};
+use model::labels;
 use policy::budget::Budgets;
-use tracing::warn;
+use tracing::{info, warn};
 
-use super::{Actor, Done};
+use super::{Actor, Done, plus};
 use crate::world::{Fact, applied};
-use crate::writes::{Error, Target};
+use crate::writes::{Error, Mark, Target};
 
 /// Condition of a NodePool: False while part of what it says about disruption cannot be read, absent otherwise.
 pub(crate) const SETTINGS_VALID: &str = "DisruptionSettingsValid";
 
+/// Condition of a NodePool: True since its annotation was granted that asks for an evaluation at once, absent without it. A new leader
+/// knows from it what was granted already.
+pub(crate) const EVALUATED: &str = "ManualConsolidation";
+
+/// From a person's request to evaluate a pool until its `consolidateAfter` counts again: a look, and its validation.
+const EVALUATED_FOR: SignedDuration = SignedDuration::from_secs(60);
+
 impl Actor {
+    /// NodePools whose annotation asks to be evaluated at once. That lasts long enough for one look and its validation; after that,
+    /// and until the annotation is taken off and set again, `consolidateAfter` counts as before.
+    pub(super) fn notice_requests(&mut self, now: Timestamp) {
+        let asking: BTreeSet<Arc<str>> =
+            self.world.pools().filter(|(_, pool)| asks(pool)).map(|(name, _)| Arc::clone(name)).collect();
+        self.evaluate_now.retain(|pool, _| asking.contains(pool));
+        for pool in asking {
+            if self.evaluate_now.contains_key(&pool) {
+                continue;
+            }
+            info!(nodepool = %pool, "evaluated without the wait of consolidateAfter, as its annotation asks");
+            self.evaluate(&pool, now);
+        }
+    }
+
+    /// Those that the leader before granted.
+    pub(super) fn resume_requests(&mut self) {
+        let granted = self.world.pools().filter(|(_, pool)| asks(pool));
+        let granted: Vec<(Arc<str>, Timestamp)> =
+            granted.filter_map(|(name, pool)| Some((Arc::clone(name), granted_at(pool)?))).collect();
+        for (pool, since) in granted {
+            self.evaluate(&pool, since);
+        }
+    }
+
+    fn evaluate(&mut self, pool: &Arc<str>, since: Timestamp) {
+        for claim in self.world.claims().filter(|claim| claim.pool == *pool) {
+            self.unmarked.insert(Arc::clone(&claim.name));
+            self.due.at(Arc::clone(&claim.name), plus(since, EVALUATED_FOR));
+        }
+        self.evaluate_now.insert(Arc::clone(pool), since);
+    }
+
+    pub(super) fn is_evaluated_now(&self, pool: &str, now: Timestamp) -> bool {
+        self.evaluate_now.get(pool).is_some_and(|since| now < plus(*since, EVALUATED_FOR))
+    }
+
     pub(super) fn mark_pools(&mut self, now: Timestamp) {
         let pools: Vec<(Arc<str>, Arc<NodePool>)> =
             self.world.pools().map(|(name, pool)| (Arc::clone(name), Arc::clone(pool))).collect();
         for (name, pool) in pools {
-            let wanted = problem(&pool);
-            if self.marking_pools.contains(&name) || is_told(&pool, wanted.as_ref()) {
+            let mut marks: Vec<Mark> = Vec::new();
+            let problem = problem(&pool);
+            if !is_told(&pool, problem.as_ref()) {
+                marks
+                    .push((SETTINGS_VALID, problem.map(|(reason, message)| Finding::fails(reason, message))));
+            }
+            let granted = self.evaluate_now.contains_key(&name);
+            if granted != granted_at(&pool).is_some() {
+                marks.push((EVALUATED, granted.then(|| Finding::holds_because(EVALUATED, GRANTED))));
+            }
+            if marks.is_empty() || self.marking_pools.contains(&name) {
                 continue;
             }
             let Some(uid) = pool.metadata.uid.clone() else { continue };
             self.marking_pools.insert(Arc::clone(&name));
             let writes = self.writes.clone();
-            let wanted = wanted.map(|(reason, message)| Finding::fails(reason, message));
             self.tasks.spawn(async move {
                 let target = Target { name: &name, uid: &uid };
-                let result = writes.mark_pool(target, (SETTINGS_VALID, wanted), now).await;
+                let result = writes.mark_pool(target, &marks, now).await;
                 Done::PoolMarked { result: result.map(applied), pool: name }
             });
         }
@@ -47,6 +101,25 @@ impl Actor {
     }
 }
 
+const GRANTED: &str = "evaluated once without the wait of consolidateAfter; take the annotation off and set it again for another time";
+
+/// Its annotation asks for an evaluation at once.
+fn asks(pool: &NodePool) -> bool {
+    let annotations = pool.metadata.annotations.as_ref();
+    let value = annotations.and_then(|all| all.get(labels::EVALUATE_NOW));
+    value.is_some_and(|value| value == labels::MANUAL_CONSOLIDATION)
+}
+
+fn conditions_of(pool: &NodePool) -> &[Condition] {
+    pool.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default()
+}
+
+/// When that was granted, by whichever process.
+fn granted_at(pool: &NodePool) -> Option<Timestamp> {
+    let found = conditions::find(conditions_of(pool), EVALUATED)?;
+    (found.status == ConditionStatus::True).then_some(found.last_transition_time.0)
+}
+
 /// Reason and message of the condition.
 fn problem(pool: &NodePool) -> Option<(&'static str, String)> {
     if let Some(problem) = Budgets::read(&consolidation::budget_specs(pool)).problem() {
@@ -57,8 +130,7 @@ fn problem(pool: &NodePool) -> Option<(&'static str, String)> {
 }
 
 fn is_told(pool: &NodePool, wanted: Option<&(&'static str, String)>) -> bool {
-    let all = pool.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    match (conditions::find(all, SETTINGS_VALID), wanted) {
+    match (conditions::find(conditions_of(pool), SETTINGS_VALID), wanted) {
         (None, None) => true,
         (Some(told), Some((reason, message))) => {
             told.status == ConditionStatus::False && told.reason == *reason && told.message == *message

@@ -29,7 +29,12 @@ pub(crate) struct NodeReport {
 pub(crate) struct Report {
     pub(crate) nodes: Vec<NodeReport>,
     pub(crate) budgets: PoolBudgets,
-    pub(crate) commands: Commands,
+}
+
+/// One node, and the command that it is part of.
+pub(crate) struct Explained {
+    pub(crate) node: NodeReport,
+    pub(crate) command: Option<Command>,
 }
 
 /// Newest first.
@@ -49,7 +54,23 @@ impl Actor {
             .map(|node| self.node_report(node, &pdbs, &budgets, now))
             .collect();
         nodes.sort_by(|a, b| a.node.name.cmp(&b.node.name));
-        Report { nodes, budgets, commands: self.all_commands(now) }
+        Report { nodes, budgets }
+    }
+
+    /// The node of that name, or that of the NodeClaim of that name.
+    pub(super) fn explained(&self, name: &str, now: Timestamp) -> Option<Explained> {
+        let of_claim = || self.world.claim(name).and_then(|claim| self.world.node_of(claim));
+        let node = self.world.node(name).or_else(of_claim)?;
+        if !node.managed && self.world.claim_of(node).is_none() {
+            return None;
+        }
+        let budgets = node.pool.as_ref().map(|pool| self.budgets_of(pool, now)).unwrap_or_default();
+        let node = self.node_report(node, &self.world.pdbs(), &budgets, now);
+        let command = node.command.as_ref().and_then(|id| match self.term {
+            Some(_) => self.commands.get(id).cloned(),
+            None => self.noted(id, now),
+        });
+        Some(Explained { node, command })
     }
 
     /// The leader's own; a follower knows what the objects tell.

@@ -47,7 +47,7 @@ impl Actor {
     }
 
     /// A command as its notes tell it; `None` where all its claims are going already: termination does the rest.
-    fn noted(&self, id: &Arc<str>, now: Timestamp) -> Option<Command> {
+    pub(super) fn noted(&self, id: &Arc<str>, now: Timestamp) -> Option<Command> {
         let noted: Vec<&Arc<Claim>> =
             self.world.claims_of(id).filter(|claim| claim.managed && claim.note.is_some()).collect();
         let note = noted.iter().find(|claim| !claim.deleting).and_then(|claim| claim.note.clone())?;

@@ -84,6 +84,8 @@ pub(crate) struct World {
     claims_by_provider: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
     /// Claims that were made for a command, and claims that a command removes.
     claims_by_command: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
+    /// Claims that were made for a command, by pool and in the order of their creation.
+    replacements_by_pool: HashMap<Arc<str>, BTreeSet<(Timestamp, Arc<str>)>>,
     /// By uid, with the node it is on.
     pods: HashMap<Arc<str>, (Arc<str>, Arc<PodState>)>,
     pods_by_node: HashMap<Arc<str>, BTreeMap<Arc<str>, Arc<PodState>>>,
@@ -308,6 +310,13 @@ impl World {
                 self.claims_by_command.entry(id).or_default().insert(state.name.clone());
             }
         }
+        if let Some(old) = self.claims.get(&state.name) {
+            remove_from(&mut self.replacements_by_pool, Some(&old.pool), &(old.created, old.name.clone()));
+        }
+        if state.made_for.is_some() {
+            let of_pool = self.replacements_by_pool.entry(state.pool.clone()).or_default();
+            of_pool.insert((state.created, state.name.clone()));
+        }
         let open = |claim: &Claim| (claim.is_consolidatable(), claim.is_initialized(), claim.deleting);
         if self.claims.get(&state.name).is_none_or(|old| open(old) != open(&state)) {
             self.freed += 1;
@@ -327,6 +336,12 @@ impl World {
         touched.claims.insert(claim.name.clone());
         remove_from(&mut self.claims_by_provider, claim.provider_id.as_ref(), &claim.name);
         remove_from(&mut self.claims_by_command, claim.command().as_ref(), &claim.name);
+        remove_from(&mut self.replacements_by_pool, Some(&claim.pool), &(claim.created, claim.name.clone()));
+    }
+
+    /// When the youngest claim of a pool was made that was made for a command.
+    pub(crate) fn last_replacement(&self, pool: &str) -> Option<Timestamp> {
+        self.replacements_by_pool.get(pool)?.last().map(|(created, _)| *created)
     }
 
     /// Claims that a command removes or that were made for it.
@@ -487,11 +502,11 @@ impl World {
     }
 }
 
-fn remove_from(index: &mut HashMap<Arc<str>, BTreeSet<Arc<str>>>, key: Option<&Arc<str>>, name: &str) {
+fn remove_from<T: Ord>(index: &mut HashMap<Arc<str>, BTreeSet<T>>, key: Option<&Arc<str>>, value: &T) {
     let Some(key) = key else { return };
-    if let Some(names) = index.get_mut(key) {
-        names.remove(name);
-        if names.is_empty() {
+    if let Some(values) = index.get_mut(key) {
+        values.remove(value);
+        if values.is_empty() {
             index.remove(key);
         }
     }

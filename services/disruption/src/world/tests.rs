@@ -183,3 +183,24 @@ fn what_a_pod_requests_is_counted_in_millicores_and_bytes() {
     came(&mut world, pod("a", "n", 100, json!({})));
     assert_eq!(world.pods_on("n").next().unwrap().requests, (250, 1 << 30));
 }
+
+#[test]
+fn the_last_replacement_of_a_pool_is_its_youngest_claim_made_for_a_command() {
+    let mut world = World::default();
+    let made = |name: &str, second: i64, command: Option<&str>| {
+        let annotations = command.map_or(json!({}), |id| json!({labels::COMMAND: id}));
+        let mut claim = claim(name, name, annotations);
+        claim.metadata.creation_timestamp =
+            Some(serde_json::from_value(json!(at(second).to_string())).unwrap());
+        claim
+    };
+    applied(&mut world, made("a", 100, Some("c1")));
+    applied(&mut world, made("b", 200, Some("c2")));
+    applied(&mut world, made("c", 300, None));
+    assert_eq!(world.last_replacement("general"), Some(at(200)));
+    assert_eq!(world.last_replacement("other"), None);
+    learn(&mut world, Change::Deleted(Arc::new(made("b", 200, Some("c2")))));
+    assert_eq!(world.last_replacement("general"), Some(at(100)));
+    applied(&mut world, made("a", 100, None));
+    assert_eq!(world.last_replacement("general"), None, "it stands for no command any more");
+}
