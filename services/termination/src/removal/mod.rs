@@ -142,8 +142,8 @@ impl Actor {
             // Also before each wait: a change that came while the loop was busy wakes nobody.
             self.lead_or_follow().await;
             let wake = self.next_wake();
+            // In no order: writes may end faster than the loop turns, and watches and questions must get their turn all the same.
             tokio::select! {
-                biased;
                 () = stop.cancelled() => {
                     self.tasks.abort_all();
                     return Ok(());
