@@ -2,6 +2,7 @@
 //! probes, accounts and rights; kwok nodes carry the workload.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use integration::helm::{self, chart, run};
@@ -16,7 +17,7 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use runtime::Service;
 use serde_json::json;
 
-use crate::tutorials;
+use crate::{page, tutorials};
 
 pub(crate) fn tests() -> Vec<Test> {
     // On a cluster of its own: uninstalling takes the accounts with it that local services of earlier tests have tokens of.
@@ -167,6 +168,7 @@ async fn tutorial_scale_up(stack: &Stack) -> Result<Workload> {
         ensure!(told.lines().any(|line| line.contains(word)), "no log line of the scale-up says {word:?}");
     }
     tutorials::with_pods(stack)?;
+    page::through_port_forward(stack, Path::new(stack.var("KUBECONFIG")?))?;
     let pools = run(stack, "kubectl", &["get", "nodepools"])?;
     for column in ["NODECLASS", "NODES", "READY"] {
         ensure!(pools.contains(column), "{pools}");

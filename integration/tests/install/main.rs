@@ -3,12 +3,15 @@
 use std::process::ExitCode;
 
 mod boards;
+mod chart_leases;
 mod chart_values;
 mod charts;
 mod check;
 mod fenced;
+mod forwarded;
 mod installed;
 mod page;
+mod people;
 mod queries;
 mod reference;
 mod release_takeover;
@@ -21,10 +24,12 @@ fn main() -> ExitCode {
     let mut tests = Vec::new();
     tests.extend(charts::tests());
     tests.extend(chart_values::tests());
+    tests.extend(chart_leases::tests());
     tests.extend(boards::tests());
     tests.extend(queries::tests());
     tests.extend(rights::tests());
     tests.extend(page::tests());
+    tests.extend(people::tests());
     tests.extend(tutorials::tests());
     tests.extend(check::tests());
     tests.extend(takeover::tests());
