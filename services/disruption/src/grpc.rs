@@ -253,7 +253,22 @@ fn candidate(report: &NodeReport) -> pb::Candidate {
                 let price = report.seen.as_ref().and_then(|seen| seen.price)?;
                 (report.blocked.is_empty() && report.costs.is_empty()).then_some(price.get())
             }),
+        conditions: conditions(report),
     }
+}
+
+fn conditions(report: &NodeReport) -> Vec<types::Condition> {
+    let of_claim = report.claim.iter().flat_map(|claim| &claim.conditions).map(|each| types::Condition {
+        r#type: each.type_.clone(),
+        status: each.status.as_str().to_owned(),
+        reason: each.reason.clone(),
+    });
+    let of_node = report.node.conditions.iter().map(|each| types::Condition {
+        r#type: each.type_.to_string(),
+        status: each.status.to_string(),
+        reason: String::new(),
+    });
+    of_claim.chain(of_node).collect()
 }
 
 fn summary(report: &NodeReport, command: Option<&Command>) -> String {

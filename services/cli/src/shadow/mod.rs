@@ -131,7 +131,7 @@ async fn ask(args: &Args) -> Result<Report> {
         }
     }
     if answers.is_empty() {
-        bail!("no service reply what it did not store:\n  {}", report.problems.join("\n  "));
+        bail!("no service answered:\n  {}", report.problems.join("\n  "));
     }
     let prices = match prices(args).await {
         Ok(prices) => prices,

@@ -62,6 +62,8 @@ pub struct Args {
     #[arg(long, env = "GRPC_TERMINATION", hide = true)]
     grpc_termination: Option<String>,
 
+    #[arg(long, env = "GRPC_INTERRUPTION_WATCHER", hide = true)]
+    grpc_interruption_watcher: Option<String>,
     #[arg(long, env = "GRPC_PRICING_CACHE", hide = true)]
     grpc_pricing_cache: Option<String>,
 
@@ -77,6 +79,7 @@ impl Args {
             grpc_provisioner: self.grpc_provisioner.clone(),
             grpc_disruption: self.disruption_address.clone(),
             grpc_termination: self.grpc_termination.clone(),
+            grpc_interruption_watcher: self.grpc_interruption_watcher.clone(),
             grpc_pricing_cache: self.grpc_pricing_cache.clone(),
         }
     }

@@ -22,11 +22,12 @@ pub(super) fn decision(reply: pb::Command, known: Option<&Decision>, now: i64) -
         remove: reply.remove_nodes,
         add: reply.replacements.into_iter().map(|claim| claim.name).collect(),
         saving: Some(reply.saving_micro_usd_per_hour),
+        realised: reply.realised_micro_usd_per_hour,
         moved: Some(reply.pods_moved),
         detail: reply.detail,
         reason: reply.reason,
         method: reply.method,
-        command: reply.id,
+        trace: Some(("disruption", "command", reply.id)),
         steps: known.map(|known| known.steps.clone()).unwrap_or_default(),
     };
     let what =

@@ -7,7 +7,9 @@ use proto::provisioner::v1 as provisioner;
 use proto::types::v1 as types;
 
 use super::picture::{ClusterStep, Event};
-use super::shown::{Budget, Candidate, DAEMON, DO_NOT_DISRUPT, Node, Pending, Pod, TERMINATING, Unavailable};
+use super::shown::{
+    Budget, Candidate, Condition, DAEMON, DO_NOT_DISRUPT, Node, Pending, Pod, TERMINATING, Unavailable,
+};
 
 const MIB: i64 = 1 << 20;
 
@@ -70,12 +72,17 @@ fn node(reply: provisioner::WatchedNode) -> Option<(String, Node)> {
         created: seconds(reply.created.as_ref()),
         waits: reply.waits_for,
         taints: reply.taints,
+        conditions: conditions(reply.conditions),
         pods: pods(reply.pods),
         meant: pods(reply.nominated),
         nominated: summary.nominated,
         buffers: summary.holds_buffers,
     };
     Some((summary.name, node))
+}
+
+fn conditions(all: Vec<types::Condition>) -> Vec<Condition> {
+    all.into_iter().map(|each| (each.r#type, each.status, each.reason)).collect()
 }
 
 fn pod(reply: provisioner::WatchedPod) -> Pod {
@@ -104,7 +111,8 @@ pub(super) fn candidates(reply: disruption::ListCandidatesResponse) -> Event {
     let candidate = |each: disruption::Candidate| {
         let blockers = each.blockers.into_iter().map(|b| (b.rule, b.detail, b.remedy)).collect();
         let saving = each.saving_micro_usd_per_hour;
-        (each.node, Candidate { disruptable: each.disruptable, blockers, saving })
+        let conditions = conditions(each.conditions);
+        (each.node, Candidate { disruptable: each.disruptable, blockers, saving, conditions })
     };
     let budget = |each: disruption::BudgetState| Budget {
         pool: each.node_pool,
@@ -120,12 +128,12 @@ pub(super) fn candidates(reply: disruption::ListCandidatesResponse) -> Event {
 }
 
 pub(super) fn unavailable(reply: pricing::ListUnavailableResponse) -> Event {
-    let mark = |each: pricing::Unavailable| Unavailable {
+    let offering = |each: pricing::Unavailable| Unavailable {
         cap: capacity_type(each.capacity_type()),
         until: seconds(each.until.as_ref()),
         kind: each.instance_type,
         zone: each.zone,
         reason: each.reason,
     };
-    Event::Unavailable(reply.unavailable.into_iter().map(mark).collect(), reply.shifted_zones)
+    Event::Unavailable(reply.unavailable.into_iter().map(offering).collect(), reply.shifted_zones)
 }

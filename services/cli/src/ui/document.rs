@@ -9,7 +9,7 @@ const MARKUP: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
 
 /// Each needs only those before it.
-const SCRIPTS: [&str; 12] = [
+const SCRIPTS: [&str; 13] = [
     include_str!("page/format.js"),
     include_str!("page/colours.js"),
     include_str!("page/model.js"),
@@ -20,6 +20,7 @@ const SCRIPTS: [&str; 12] = [
     include_str!("page/cost.js"),
     include_str!("page/decisions.js"),
     include_str!("page/waiting.js"),
+    include_str!("page/compare.js"),
     include_str!("page/question.js"),
     include_str!("page/main.js"),
 ];

@@ -33,6 +33,10 @@ pub(super) fn decision(reply: &pb::Drain, known: Option<&Decision>, now: i64) ->
         ended: reply.phase() == pb::DrainPhase::Gone,
         remove: vec![name],
         moved: Some(reply.pods_total),
+        trace: Some(match reply.node.as_str() {
+            "" => ("termination", "nodeclaim", key(reply)),
+            node => ("termination", "node", node.to_owned()),
+        }),
         detail: reply.waiting.first().map(|waiting| waiting.detail.clone()).unwrap_or_default(),
         steps: known.map(|known| known.steps.clone()).unwrap_or_default(),
         ..Decision::default()

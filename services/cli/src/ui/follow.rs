@@ -1,4 +1,4 @@
-//! One task a service: opens its stream, passes on what comes, and opens it again after a pause that grows while it fails.
+//! One task per service: opens its stream, passes on what comes, and opens it again after a pause that grows while it fails.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +8,8 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use proto::disruption::v1::disruption_client::DisruptionClient;
 use proto::disruption::v1::{ListCandidatesRequest, ListCommandsRequest, WatchCommandsRequest};
+use proto::interruptionwatcher::v1::ListEventsRequest;
+use proto::interruptionwatcher::v1::interruption_watcher_client::InterruptionWatcherClient;
 use proto::pricingcache::v1::ListUnavailableRequest;
 use proto::pricingcache::v1::pricing_cache_client::PricingCacheClient;
 use proto::provisioner::v1::WatchClusterRequest;
@@ -16,6 +18,7 @@ use proto::termination::v1::WatchDrainRequest;
 use proto::termination::v1::termination_client::TerminationClient;
 use runtime::Service;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::hub::Hub;
 use super::picture::Event;
@@ -28,7 +31,11 @@ const LARGEST_ANSWER: usize = 64 << 20;
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// What is not streamed is asked again when nodes have changed, at most this often.
-const SETTLE: Duration = Duration::from_secs(5);
+const AT_MOST_EVERY: Duration = Duration::from_secs(5);
+/// And at least this often, for time alone changes it too: a consolidateAfter window ends, an unavailable offering comes back.
+const AT_LEAST_EVERY: Duration = Duration::from_secs(60);
+/// Warnings of AWS that are asked for at once.
+const MOST_INTERRUPTIONS: u32 = 300;
 
 /// Ends with what is returned.
 pub(crate) fn all(sources: &Sources, hub: &Arc<Hub>) -> JoinSet<()> {
@@ -36,6 +43,12 @@ pub(crate) fn all(sources: &Sources, hub: &Arc<Hub>) -> JoinSet<()> {
     tasks.spawn(again_and_again(sources.clone(), Arc::clone(hub), Service::Provisioner, cluster));
     tasks.spawn(again_and_again(sources.clone(), Arc::clone(hub), Service::Disruption, commands));
     tasks.spawn(again_and_again(sources.clone(), Arc::clone(hub), Service::Termination, drains));
+    tasks.spawn(again_and_again(
+        sources.clone(),
+        Arc::clone(hub),
+        Service::InterruptionWatcher,
+        interruptions,
+    ));
     tasks.spawn(again_and_again(sources.clone(), Arc::clone(hub), Service::PricingCache, prices));
     tasks
 }
@@ -65,7 +78,7 @@ async fn again_and_again(sources: Sources, hub: Arc<Hub>, service: Service, foll
     let source = || Source { sources: sources.clone(), hub: Arc::clone(&hub), service };
     source().say("connecting", String::new());
     loop {
-        let begun = tokio::time::Instant::now();
+        let begun = Instant::now();
         let why = match follow(source()).await {
             Ok(()) => "the stream ended".to_owned(),
             Err(error) => format!("{error:#}"),
@@ -166,28 +179,74 @@ fn prices(source: Source) -> BoxFuture<'static, Result<()>> {
     })
 }
 
-/// When to ask what is not streamed: at once, then after changes.
+fn interruptions(source: Source) -> BoxFuture<'static, Result<()>> {
+    Box::pin(async move {
+        let transport = source.sources.transport(source.service).await?;
+        let mut client = InterruptionWatcherClient::new(transport).max_decoding_message_size(LARGEST_ANSWER);
+        let mut nodes = source.hub.node_changes();
+        let mut asking = Asking::new();
+        loop {
+            tokio::select! {
+                Ok(()) = nodes.changed() => asking.soon(),
+                () = asking.due() => {
+                    let request = ListEventsRequest { limit: MOST_INTERRUPTIONS, instance_id: String::new() };
+                    let reply = client.list_events(request).await.map_err(|status| explain(&status))?;
+                    source.hub.take(Event::Interruptions(reply.into_inner().events));
+                    source.live();
+                }
+            }
+        }
+    })
+}
+
+/// When to ask what is not streamed: at once, soon after changes, and now and then without any.
 struct Asking {
-    at: Option<tokio::time::Instant>,
-    last: Option<tokio::time::Instant>,
+    at: Instant,
+    last: Option<Instant>,
 }
 
 impl Asking {
     fn new() -> Self {
-        Self { at: Some(tokio::time::Instant::now()), last: None }
+        Self { at: Instant::now(), last: None }
     }
 
+    /// Something changed.
     fn soon(&mut self) {
-        let earliest = self.last.map_or_else(tokio::time::Instant::now, |last| last + SETTLE);
-        self.at.get_or_insert_with(|| earliest.max(tokio::time::Instant::now()));
+        let earliest = self.last.map_or_else(Instant::now, |last| last + AT_MOST_EVERY);
+        self.at = self.at.min(earliest.max(Instant::now()));
     }
 
     async fn due(&mut self) {
-        match self.at {
-            Some(at) => tokio::time::sleep_until(at).await,
-            None => std::future::pending().await,
-        }
-        self.at = None;
-        self.last = Some(tokio::time::Instant::now());
+        tokio::time::sleep_until(self.at).await;
+        let now = Instant::now();
+        (self.at, self.last) = (now + jittered(AT_LEAST_EVERY), Some(now));
+    }
+}
+
+/// Up to a quarter longer, so that many open pages do not ask at the same moment.
+fn jittered(base: Duration) -> Duration {
+    let mut byte = [0];
+    // Without random bytes all wait equally long.
+    let _ = aws_lc_rs::rand::fill(&mut byte);
+    base + base.mul_f64(f64::from(byte[0]) / 256.0 / 4.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_not_streamed_is_asked_again_after_changes_and_on_a_slow_timer() {
+        let began = Instant::now();
+        let mut asking = Asking::new();
+        asking.due().await;
+        assert_eq!(began.elapsed(), Duration::ZERO, "at once");
+        asking.soon();
+        asking.soon();
+        asking.due().await;
+        assert_eq!(began.elapsed(), AT_MOST_EVERY, "a burst of changes is one question");
+        asking.due().await;
+        let waited = began.elapsed() - AT_MOST_EVERY;
+        assert!((AT_LEAST_EVERY..=AT_LEAST_EVERY * 5 / 4).contains(&waited), "{waited:?} without a change");
     }
 }

@@ -1,5 +1,5 @@
-//! The one picture, and everybody who looks at it. Who joins gets the whole of it and then every change; who is too slow for
-//! the changes gets the whole again.
+//! The one picture, and its readers. A reader that joins gets the whole picture and then every change; a reader that is too slow
+//! for the changes gets the whole picture again.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,8 +17,12 @@ pub(crate) struct Hub {
     changes: broadcast::Sender<Arc<str>>,
     /// Changes with the nodes: a reason to ask again what is not streamed.
     nodes: watch::Sender<u64>,
+    /// Changes of the nodes or of the pods that wait: the lower bound is another then.
+    load: watch::Sender<u64>,
     /// Changes of any part.
     any: watch::Sender<u64>,
+    /// Readers that came so far.
+    joined: watch::Sender<u64>,
     pub(super) jaeger: Option<String>,
     pub(super) read_only: bool,
 }
@@ -29,7 +33,9 @@ impl Hub {
             picture: Mutex::default(),
             changes: broadcast::channel(BEHIND).0,
             nodes: watch::channel(0).0,
+            load: watch::channel(0).0,
             any: watch::channel(0).0,
+            joined: watch::channel(0).0,
             jaeger,
             read_only,
         }
@@ -48,8 +54,11 @@ impl Hub {
         if !patch.nodes.is_empty() {
             self.nodes.send_modify(|count| *count += 1);
         }
+        if !patch.nodes.is_empty() || !patch.pending.is_empty() {
+            self.load.send_modify(|count| *count += 1);
+        }
         self.any.send_modify(|count| *count += 1);
-        // Sent under the lock: nobody joins between a change and its being reply. Nobody may be listening.
+        // Sent under the lock, so that no reader joins between a change and its patch. There may be no reader.
         if self.changes.receiver_count() > 0 {
             let _ = self.changes.send(Arc::from(json(&patch)));
         }
@@ -58,11 +67,13 @@ impl Hub {
     /// The whole picture, and every change after it.
     pub(super) fn join(&self) -> (String, broadcast::Receiver<Arc<str>>) {
         let picture = self.lock();
-        (json(&picture.full()), self.changes.subscribe())
+        let joined = (json(&picture.full()), self.changes.subscribe());
+        self.joined.send_modify(|count| *count += 1);
+        joined
     }
 
     pub(super) fn full(&self) -> String {
-        json(&self.lock().full())
+        json(&Patch { at: Some(Timestamp::now().as_second()), ..self.lock().full() })
     }
 
     /// A copy of the picture as it is now; its parts are shared, not copied.
@@ -78,6 +89,28 @@ impl Hub {
     /// Changes whenever a node does.
     pub(super) fn node_changes(&self) -> watch::Receiver<u64> {
         self.nodes.subscribe()
+    }
+
+    /// Changes whenever a node or a waiting pod does.
+    pub(super) fn load_changes(&self) -> watch::Receiver<u64> {
+        self.load.subscribe()
+    }
+
+    /// Waits until a page is open.
+    pub(super) async fn until_watched(&self) {
+        let mut joined = self.joined.subscribe();
+        while self.changes.receiver_count() == 0 {
+            if joined.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Names of the nodes of ours that are not being deleted.
+    pub(super) fn own_nodes(&self) -> Vec<String> {
+        let picture = self.lock();
+        let own = picture.nodes.iter().filter(|(_, node)| node.is_ours() && node.phase != "deleting");
+        own.map(|(name, _)| name.clone()).collect()
     }
 
     pub(super) fn has_nodes(&self) -> bool {

@@ -1,8 +1,10 @@
 //! Launches, as the provisioner's picture shows them: a claim appears, gets an instance, joins and takes pods. A busy stream may
 //! show a node for the first time when it is ready: its launch has one step then. Pure.
 
+use std::sync::Arc;
+
 use super::picture::{All, Changes};
-use super::shown::{Decision, Node};
+use super::shown::{DAEMON, Decision, Node};
 
 const READY: &str = "initialised";
 
@@ -37,11 +39,15 @@ pub(super) fn of(
             Some(own) => Some((**own).clone()),
             None if before.values().any(|other| other.claim == node.claim) => None,
             None => {
-                Some(Decision { kind: "launch", at, reason: "pods wait".to_owned(), ..Decision::default() })
+                let trace = Some(("provisioner", "nodeclaim", node.claim.clone()));
+                Some(Decision { kind: "launch", at, trace, ..Decision::default() })
             }
         };
         let Some(mut own) = own else { continue };
         own.add = vec![name.clone()];
+        if own.reason.is_empty() {
+            own.reason = reason(node, known);
+        }
         own.phase.clone_from(&node.phase);
         own.ended = node.phase == READY;
         own.moved = u32::try_from(node.meant.len() + node.pods.len()).ok();
@@ -61,6 +67,28 @@ pub(super) fn of(
         all.push((key, own));
     }
     all
+}
+
+/// Pods that a reason names; their number is always given.
+const NAMED: usize = 3;
+
+/// What the node is made for, as far as it is known yet: the command that it replaces nodes for, or the pods nominated to it.
+fn reason(node: &Node, known: &All<Decision>) -> String {
+    let is_for = |each: &&Arc<Decision>| each.kind == "disruption" && each.add.contains(&node.claim);
+    if let Some(command) = known.values().find(is_for) {
+        return format!("{}: replaces {}", command.reason, command.remove.join(", "));
+    }
+    let of_workloads = node.meant.iter().chain(&node.pods).filter(|pod| pod.5 & DAEMON == 0);
+    let pods: Vec<String> = of_workloads.map(|pod| format!("{}/{}", pod.0, pod.1)).collect();
+    match &pods[..] {
+        [] if node.buffers => "room for capacity buffers".to_owned(),
+        [] => String::new(),
+        [pod] => format!("for pod {pod}"),
+        all if all.len() <= NAMED => format!("for {} pods: {}", all.len(), all.join(", ")),
+        all => {
+            format!("for {} pods: {} and {} more", all.len(), all[..NAMED].join(", "), all.len() - NAMED)
+        }
+    }
 }
 
 fn key(claim: &str) -> String {

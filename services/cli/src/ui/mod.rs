@@ -4,10 +4,12 @@
 //!  provisioner WatchCluster ─┐
 //!  disruption  WatchCommands ├─> follow ──> picture (pure merge) ──> hub ──> serve (server-sent events) ──> page
 //!  termination WatchDrain    │                                        ├──> --snapshot FILE
-//!  pricing-cache             ┘                                        └──> top --watch
+//!  interruption-watcher      │                                        └──> top --watch
+//!  pricing-cache             ┘
 //! ```
 //! It runs on the person's machine, with the person's rights; nothing of it is in the cluster, and it changes nothing there.
 
+mod bound;
 #[cfg(test)]
 mod chromium_tests;
 mod command;
@@ -15,9 +17,12 @@ mod convert;
 mod document;
 mod drain;
 pub(crate) mod follow;
+pub mod frames;
 mod guard;
 pub(crate) mod hub;
+mod interruption;
 mod launches;
+mod objects;
 mod open;
 pub(crate) mod picture;
 mod question;
@@ -50,7 +55,7 @@ pub struct Args {
     #[arg(long, env = "KARPENTER_PAGE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
     page_token: Option<String>,
 
-    /// Only show: no what-if questions, which take the provisioner's time. For a shared screen
+    /// Only show: no what-if questions and no objects of the cluster in an editor. For a shared screen
     #[arg(long)]
     read_only: bool,
 
@@ -83,6 +88,8 @@ pub(crate) struct Sources {
     pub(crate) grpc_disruption: Option<String>,
     #[arg(long, env = "GRPC_TERMINATION", hide = true)]
     pub(crate) grpc_termination: Option<String>,
+    #[arg(long, env = "GRPC_INTERRUPTION_WATCHER", hide = true)]
+    pub(crate) grpc_interruption_watcher: Option<String>,
     #[arg(long, env = "GRPC_PRICING_CACHE", hide = true)]
     pub(crate) grpc_pricing_cache: Option<String>,
 }
@@ -96,7 +103,8 @@ impl Sources {
             Service::Provisioner => &self.grpc_provisioner,
             Service::Disruption => &self.grpc_disruption,
             Service::Termination => &self.grpc_termination,
-            _ => &self.grpc_pricing_cache,
+            Service::InterruptionWatcher => &self.grpc_interruption_watcher,
+            Service::PricingCache => &self.grpc_pricing_cache,
         };
         if service == Service::Provisioner {
             return self.connection.open(service, from_env.as_deref()).await;
@@ -134,7 +142,8 @@ async fn serve_page(args: &Args) -> Result<()> {
     let query = token.as_ref().map(|token| format!("?token={token}")).unwrap_or_default();
     let url = format!("http://{}/{query}", open::reachable(address));
     let hub = Arc::new(Hub::new(args.jaeger.clone(), args.read_only));
-    let followers = follow::all(&args.sources, &hub);
+    let mut followers = follow::all(&args.sources, &hub);
+    followers.spawn(bound::follow(args.sources.clone(), Arc::clone(&hub)));
     println!("{url}");
     std::io::stdout().flush()?;
     eprintln!("the page is open until Ctrl-C");
@@ -155,15 +164,22 @@ async fn write_snapshot(args: &Args, file: &Path) -> Result<()> {
     let followers = follow::all(&args.sources, &hub);
     let complete =
         tokio::time::timeout(FIRST_PICTURE, hub.until(picture::Picture::is_complete)).await.is_ok();
-    let picture = hub.full();
+    if hub.has_nodes() {
+        bound::compute(&args.sources, &hub).await;
+    }
     drop(followers);
-    if !hub.has_nodes() {
-        bail!("the provisioner reply nothing within {} s: {}", FIRST_PICTURE.as_secs(), hub.troubles());
-    }
     if !complete {
-        eprintln!("without what these would tell: {}", hub.troubles());
+        eprintln!("services that did not answer are missing: {}", hub.troubles());
     }
-    std::fs::write(file, document::page(&picture)).with_context(|| format!("write {}", file.display()))?;
+    store(&hub, file)?;
     eprintln!("wrote {}", file.display());
     Ok(())
+}
+
+/// The page as one file, with everything that is known in it.
+fn store(hub: &Hub, file: &Path) -> Result<()> {
+    if !hub.has_nodes() {
+        bail!("the provisioner did not answer within {} s: {}", FIRST_PICTURE.as_secs(), hub.troubles());
+    }
+    std::fs::write(file, document::page(&hub.full())).with_context(|| format!("write {}", file.display()))
 }

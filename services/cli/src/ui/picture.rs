@@ -8,11 +8,13 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::shown::{Budget, Candidate, Decision, Drain, Node, Pending, Sample, ServiceState, Unavailable};
-use super::{command, drain, launches};
+use super::shown::{
+    Bound, Budget, Candidate, Decision, Drain, Node, Pending, Sample, ServiceState, Unavailable,
+};
+use super::{command, drain, interruption, launches};
 
-/// Decisions that are kept; the oldest that have ended go first.
-const MOST_DECISIONS: usize = 500;
+/// Decisions that are kept: those of a busy day. The oldest that have ended are dropped first.
+const MOST_DECISIONS: usize = 2000;
 /// Samples that are kept; older ones are thinned out.
 const MOST_SAMPLES: usize = 2000;
 
@@ -40,6 +42,8 @@ pub(super) enum Event {
     Drain(proto::termination::v1::Drain),
     Candidates(Vec<(String, Candidate)>, Vec<Budget>),
     Unavailable(Vec<Unavailable>, Vec<String>),
+    Interruptions(Vec<proto::interruptionwatcher::v1::InterruptionEvent>),
+    Bound(Bound),
     Service(&'static str, ServiceState),
 }
 
@@ -53,6 +57,7 @@ pub(crate) struct Picture {
     budgets: Vec<Budget>,
     unavailable: Vec<Unavailable>,
     shifted: Vec<String>,
+    bound: Option<Bound>,
     pub(crate) services: All<ServiceState>,
     pub(crate) history: Vec<Sample>,
     /// Steps of a picture that is not complete.
@@ -66,6 +71,9 @@ pub(crate) struct Picture {
 pub(super) struct Patch {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) full: bool,
+    /// When a full picture was taken, in seconds since the epoch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) at: Option<i64>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) nodes: Changes<Node>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -84,6 +92,8 @@ pub(super) struct Patch {
     pub(super) unavailable: Option<Vec<Unavailable>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) shifted: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) bound: Option<Bound>,
     /// To add at the end.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) history: Vec<Sample>,
@@ -131,6 +141,7 @@ impl Picture {
         }
         Patch {
             full: true,
+            at: None,
             nodes: all(&self.nodes),
             pending: all(&self.pending),
             decisions: all(&self.decisions),
@@ -140,11 +151,12 @@ impl Picture {
             budgets: Some(self.budgets.clone()),
             unavailable: Some(self.unavailable.clone()),
             shifted: Some(self.shifted.clone()),
+            bound: self.bound.clone(),
             history: self.history.clone(),
         }
     }
 
-    /// Every service has reply its first picture.
+    /// Every service has answered once.
     pub(super) fn is_complete(&self) -> bool {
         self.seen && self.with_candidates && self.services.values().all(|service| service.state == "live")
     }
@@ -193,6 +205,15 @@ impl Picture {
                     self.shifted.clone_from(&shifted);
                     patch.shifted = Some(shifted);
                 }
+            }
+            Event::Interruptions(events) => {
+                for (key, decision) in interruption::decisions(events, &self.nodes, &self.decisions) {
+                    self.decide(key, decision, &mut patch);
+                }
+            }
+            Event::Bound(bound) => {
+                patch.bound = Some(bound.clone());
+                self.bound = Some(bound);
             }
             Event::Service(name, state) => {
                 set(&mut self.services, &mut patch.services, name.to_owned(), state);

@@ -1,5 +1,6 @@
 //! How the streams become one picture.
 
+use super::super::shown::Pod;
 use super::*;
 use proto::disruption::v1 as disruption;
 use proto::termination::v1 as termination;
@@ -175,4 +176,76 @@ fn a_node_that_is_ready_when_it_is_first_shown_was_launched_too() {
     assert!(launch.ended);
     assert_eq!(launch.steps, [(105, "initialised".to_owned())]);
     assert!(picture.take(delta(106, &[("a", node("a-claim", "registered"))], &[]), 106).decisions.is_empty());
+}
+
+#[test]
+fn a_launch_names_the_pods_it_is_for_or_the_command_it_belongs_to() {
+    let pod = |n: usize| Pod("shop".into(), format!("web-{n}"), 100, 256, 0, 0);
+    let meant = |count: usize| Node { meant: (0..count).map(pod).collect(), ..node("new", "created") };
+    let reason = |nodes: &[(&str, Node)], before: Option<Event>| {
+        let mut picture = Picture::default();
+        picture.take(full(&[], false), 100);
+        before.map(|event| picture.take(event, 100));
+        picture.take(delta(101, nodes, &[]), 101);
+        picture.decisions["launch/new"].reason.clone()
+    };
+    assert_eq!(reason(&[("new", meant(1))], None), "for pod shop/web-0");
+    assert_eq!(reason(&[("new", meant(2))], None), "for 2 pods: shop/web-0, shop/web-1");
+    assert_eq!(
+        reason(&[("new", meant(12))], None),
+        "for 12 pods: shop/web-0, shop/web-1, shop/web-2 and 9 more"
+    );
+    let command = disruption::Command {
+        id: "c1".into(),
+        reason: "Underutilized".into(),
+        remove_nodes: vec!["old".into()],
+        replacements: vec![ObjectRef { name: "new".into(), uid: String::new() }],
+        ..disruption::Command::default()
+    };
+    assert_eq!(reason(&[("new", meant(0))], Some(Event::Command(command))), "Underutilized: replaces old");
+    assert_eq!(reason(&[("new", meant(0))], None), "");
+}
+
+#[test]
+fn an_interruption_of_a_node_of_ours_is_a_decision_with_the_name_of_the_node() {
+    use proto::interruptionwatcher::v1 as watcher;
+    let time = |seconds| Some(prost_types::Timestamp { seconds, nanos: 0 });
+    let event = |id: &str, claim: Option<&str>| watcher::InterruptionEvent {
+        id: id.into(),
+        kind: watcher::MessageKind::SpotInterrupted.into(),
+        instance_ids: vec!["i-1".into()],
+        node_claims: claim
+            .map(|name| ObjectRef { name: name.into(), uid: String::new() })
+            .into_iter()
+            .collect(),
+        action: watcher::Action::Drain.into(),
+        event_time: time(98),
+        received_at: time(99),
+        ..watcher::InterruptionEvent::default()
+    };
+    let mut picture = Picture::default();
+    picture.take(full(&[("ip-1", node("c1", "initialised"))], false), 100);
+    let events = || Event::Interruptions(vec![event("a", Some("c1")), event("b", None)]);
+    let patch = picture.take(events(), 101);
+    assert_eq!(patch.decisions.len(), 1, "foreign instances concern nobody here: {:?}", patch.decisions);
+    let own = patch.decisions.values().flatten().next().expect("one");
+    assert_eq!((own.kind, own.at, own.reason.as_str()), ("interruption", 98, "spot interruption"));
+    assert_eq!((own.remove.clone(), own.phase.as_str()), (vec!["ip-1".to_owned()], "drain begun"));
+    assert_eq!(own.trace, Some(("interruption-watcher", "nodeclaim", "c1".to_owned())));
+    picture.take(delta(110, &[], &["ip-1"]), 110);
+    assert!(picture.take(events(), 111).is_empty(), "it is no news, and its node keeps its name");
+}
+
+#[test]
+fn the_bound_and_conditions_are_passed_on() {
+    let mut picture = Picture::default();
+    let sick = Node {
+        conditions: vec![("DiskPressure".into(), "True".into(), String::new())],
+        ..node("c", "initialised")
+    };
+    picture.take(full(&[("a", node("c", "initialised"))], false), 100);
+    assert_eq!(picture.take(delta(101, &[("a", sick)], &[]), 101).nodes.len(), 1, "a condition is a change");
+    let bound = Bound { amount: Some(5), problem: String::new(), at: 102 };
+    assert_eq!(picture.take(Event::Bound(bound.clone()), 102).bound, Some(bound.clone()));
+    assert_eq!(picture.full().bound, Some(bound));
 }

@@ -22,6 +22,15 @@ struct Removal {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+struct Waiting {
+    namespace: String,
+    name: String,
+    #[serde(default)]
+    uid: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Change {
     /// YAML or JSON, several documents.
     #[serde(default)]
@@ -33,7 +42,7 @@ struct Change {
     consolidate: bool,
 }
 
-async fn client(sources: &Sources) -> Result<ProvisionerClient<Transport>> {
+pub(super) async fn client(sources: &Sources) -> Result<ProvisionerClient<Transport>> {
     let transport = sources.transport(Service::Provisioner).await?;
     Ok(ProvisionerClient::new(transport).max_decoding_message_size(LARGEST_ANSWER))
 }
@@ -58,6 +67,23 @@ pub(super) async fn simulate(sources: &Sources, asked: &[u8]) -> Result<Value> {
     }))
 }
 
+/// The rule that blocks a pod, per NodePool and per node.
+pub(super) async fn explain_pod(sources: &Sources, asked: &[u8]) -> Result<Value> {
+    let Waiting { namespace, name, uid } = serde_json::from_slice(asked).context("read the question")?;
+    let request = pb::ExplainPodRequest { pod: Some(types::PodRef { namespace, name, uid }) };
+    let reply =
+        client(sources).await?.explain_pod(request).await.map_err(|status| explain(&status))?.into_inner();
+    Ok(json!({
+        "summary": reply.summary,
+        "node": reply.node,
+        "planned": reply.planned.as_ref().map(planned),
+        "pools": reply.rejections.iter().map(|r| json!([r.node_pool, r.rule, r.detail])).collect::<Vec<_>>(),
+        "nodes": reply.node_rejections.iter().map(|r| json!([r.node, r.rule, r.detail])).collect::<Vec<_>>(),
+        "relaxed": reply.relaxed,
+    }))
+}
+
+/// The plan, and beside it under `today` the one without any change: pods that wait now may need nodes too.
 pub(super) async fn plan(sources: &Sources, asked: &[u8]) -> Result<Value> {
     let Change { objects, remove, consolidate } =
         serde_json::from_slice(asked).context("read the question")?;
@@ -67,8 +93,17 @@ pub(super) async fn plan(sources: &Sources, asked: &[u8]) -> Result<Value> {
         consolidate,
         ..pb::PlanRequest::default()
     };
-    let reply = client(sources).await?.plan(request).await.map_err(|status| explain(&status))?.into_inner();
+    let client = client(sources).await?;
+    let (mut first, mut second) = (client.clone(), client);
+    let (reply, today) = tokio::try_join!(first.plan(request), second.plan(pb::PlanRequest::default()))
+        .map_err(|status| explain(&status))?;
+    let (reply, today) = (reply.into_inner(), today.into_inner());
     Ok(json!({
+        "today": {
+            "added": today.micro_usd_per_hour,
+            "newNodes": today.new_nodes.len(),
+            "unschedulable": today.unschedulable.len(),
+        },
         "added": reply.micro_usd_per_hour,
         "bound": reply.lower_bound_micro_usd_per_hour,
         "newNodes": reply.new_nodes.iter().map(planned).collect::<Vec<_>>(),
@@ -84,6 +119,7 @@ pub(super) async fn plan(sources: &Sources, asked: &[u8]) -> Result<Value> {
                 "remove": command.remove_nodes,
                 "newNodes": command.new_nodes.iter().map(planned).collect::<Vec<_>>(),
                 "moves": command.moves.len(),
+                "moved": command.moves.iter().map(moved).collect::<Vec<_>>(),
                 "saving": command.saving_micro_usd_per_hour,
             })).collect::<Vec<_>>(),
             "staying": found.staying.iter().map(|node| json!([node.node, node.reason])).collect::<Vec<_>>(),
@@ -102,6 +138,10 @@ fn planned(node: &types::PlannedNode) -> Value {
         "price": launch.micro_usd_per_hour,
         "pods": node.pods.iter().map(|pod| pod_name(Some(pod))).collect::<Vec<_>>(),
     })
+}
+
+fn moved(each: &pb::PlannedMove) -> Value {
+    json!([pod_name(each.pod.as_ref()), each.from, each.to])
 }
 
 fn placements(all: &[types::Placement]) -> Vec<Value> {

@@ -18,7 +18,7 @@ use tokio::sync::broadcast::error::RecvError;
 
 use super::guard::Guard;
 use super::hub::Hub;
-use super::{Sources, document, question};
+use super::{Sources, document, objects, question};
 
 /// A line now and then keeps a silent stream open, and shows when its reader is gone.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -39,7 +39,11 @@ fn router(hub: Arc<Hub>, guard: Guard, sources: Sources) -> axum::Router {
     let page = Page { hub, guard, sources: Arc::new(sources) };
     let mut routes = axum::Router::new().route("/", get(document)).route("/events", get(events));
     if !read_only {
-        routes = routes.route("/simulate", post(simulate)).route("/plan", post(plan));
+        routes = routes
+            .route("/simulate", post(simulate))
+            .route("/plan", post(plan))
+            .route("/explain", post(explain))
+            .route("/objects", post(read_objects));
     }
     routes.layer(middleware::from_fn_with_state(page.clone(), guarded)).with_state(page)
 }
@@ -106,10 +110,75 @@ async fn plan(State(page): State<Page>, asked: Bytes) -> Response {
     answer(question::plan(&page.sources, &asked).await)
 }
 
+async fn explain(State(page): State<Page>, asked: Bytes) -> Response {
+    answer(question::explain_pod(&page.sources, &asked).await)
+}
+
+async fn read_objects(State(page): State<Page>, asked: Bytes) -> Response {
+    answer(objects::read(&page.sources, &asked).await)
+}
+
 fn answer(outcome: Result<serde_json::Value>) -> Response {
     let (status, body) = match outcome {
         Ok(answer) => (StatusCode::OK, answer),
         Err(error) => (StatusCode::BAD_REQUEST, json!({"error": format!("{error:#}")})),
     };
     (status, [(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+    use tower::ServiceExt as _;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Flags {
+        #[command(flatten)]
+        sources: Sources,
+    }
+
+    /// No service is at this address, so that a question that is taken fails at once.
+    fn page(read_only: bool) -> axum::Router {
+        let flags = ["page", "--insecure", "--address", "127.0.0.1:1"];
+        let guard = Guard::new("127.0.0.1:4000".parse().unwrap(), None);
+        router(Arc::new(Hub::new(None, read_only)), guard, Flags::parse_from(flags).sources)
+    }
+
+    async fn status(page: &axum::Router, method: &str, path: &str, body: &str) -> StatusCode {
+        let request = Request::builder().method(method).uri(path).header(header::HOST, "127.0.0.1:4000");
+        let request = request.body(Body::from(body.to_owned())).unwrap();
+        page.clone().oneshot(request).await.unwrap().status()
+    }
+
+    #[tokio::test]
+    async fn a_read_only_page_shows_everything_and_takes_no_question() {
+        let (open, read_only) = (page(false), page(true));
+        for (path, question) in [
+            ("/simulate", r#"{"remove": ["node-1"]}"#),
+            ("/plan", "{}"),
+            ("/explain", r#"{"namespace": "shop", "name": "web"}"#),
+            ("/objects", r#"{"kind": "Secret"}"#),
+        ] {
+            assert_eq!(status(&open, "POST", path, question).await, StatusCode::BAD_REQUEST, "{path}");
+            assert_eq!(status(&read_only, "POST", path, question).await, StatusCode::NOT_FOUND, "{path}");
+        }
+        assert_eq!(status(&read_only, "GET", "/", "").await, StatusCode::OK);
+        assert_eq!(status(&read_only, "GET", "/events", "").await, StatusCode::OK);
+    }
+
+    #[tokio::test]
+    async fn the_document_says_whether_it_takes_questions() {
+        for read_only in [false, true] {
+            let request = Request::builder().uri("/").header(header::HOST, "127.0.0.1:4000");
+            let response = page(read_only).oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+            assert!(
+                response.headers()[header::CONTENT_SECURITY_POLICY].to_str().unwrap().contains("sha256-")
+            );
+            let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
+            let wanted = format!(r#""readOnly":{read_only}"#);
+            assert!(String::from_utf8(body.to_vec()).unwrap().contains(&wanted), "{wanted}");
+        }
+    }
 }

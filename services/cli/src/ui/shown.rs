@@ -1,4 +1,4 @@
-//! What the page shows, in the form in which it reads it: short names, plain numbers, one array a pod.
+//! What the page shows, in the form in which it reads it: short names, plain numbers, one array per pod.
 
 use serde::Serialize;
 
@@ -23,6 +23,8 @@ pub(crate) struct Node {
     pub(crate) waits: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) taints: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) conditions: Vec<Condition>,
     pub(crate) pods: Vec<Pod>,
     /// Meant for it and not bound yet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -32,6 +34,9 @@ pub(crate) struct Node {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) buffers: bool,
 }
+
+/// Name, status and reason of a condition.
+pub(crate) type Condition = (String, String, String);
 
 /// Namespace, name, CPU, memory, priority, and the sum of what [`DAEMON`] and the others stand for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -76,7 +81,7 @@ pub(crate) struct Pending {
 /// One decision, or one removal, or one launch, with its steps so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Decision {
-    /// "launch", "disruption" or "removal".
+    /// "launch", "disruption", "interruption" or "removal".
     pub(crate) kind: &'static str,
     /// When it began.
     pub(crate) at: i64,
@@ -91,15 +96,21 @@ pub(crate) struct Decision {
     pub(crate) add: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) saving: Option<i64>,
+    /// The saving after the moved pods ran again: less the nodes bought for pods that had found no place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) realised: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) moved: Option<u32>,
     pub(crate) detail: String,
-    /// Named in traces; empty when there is none.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub(crate) command: String,
+    /// How its trace is found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) trace: Option<TraceTag>,
     /// When, and what.
     pub(crate) steps: Vec<(i64, String)>,
 }
+
+/// Service whose span carries a tag, the tag's name, and its value.
+pub(crate) type TraceTag = (&'static str, &'static str, String);
 
 impl Decision {
     /// Adds a step unless it is the last one already.
@@ -132,6 +143,9 @@ pub(crate) struct Candidate {
     pub(crate) blockers: Vec<(String, String, String)>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) saving: Option<i64>,
+    /// Of the NodeClaim and of the Node.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) conditions: Vec<Condition>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -141,6 +155,18 @@ pub(crate) struct Budget {
     pub(crate) allowed: u32,
     pub(crate) used: u32,
     pub(crate) problem: String,
+}
+
+/// What no set of nodes for the pods of today can cost less than.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Bound {
+    /// Absent when none was found in time, or the provisioner did not answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) amount: Option<i64>,
+    /// Why it could not be computed.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) problem: String,
+    pub(crate) at: i64,
 }
 
 /// What EC2 has run out of.

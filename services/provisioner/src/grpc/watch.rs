@@ -195,7 +195,44 @@ fn watched(view: &NodeView, summary: pb::NodeSummary, with_pods: bool) -> pb::Wa
         waits_for: waits_for(view),
         pods: pods(&view.pods),
         nominated: pods(&view.promised),
+        conditions: conditions(view),
     }
+}
+
+/// The node controller taints a node for each of these conditions while it holds (Kubernetes: TaintNodesByCondition).
+const TROUBLES: [(&str, &str); 4] = [
+    ("node.kubernetes.io/memory-pressure", "MemoryPressure"),
+    ("node.kubernetes.io/disk-pressure", "DiskPressure"),
+    ("node.kubernetes.io/pid-pressure", "PIDPressure"),
+    ("node.kubernetes.io/network-unavailable", "NetworkUnavailable"),
+];
+
+/// Conditions that the view knows: the claim's steps, and those of the Node by its taints.
+fn conditions(view: &NodeView) -> Vec<types::Condition> {
+    let node = &view.node;
+    let condition = |name: &str, status: &str, taint: &str| types::Condition {
+        r#type: name.to_owned(),
+        status: status.to_owned(),
+        reason: taint.to_owned(),
+    };
+    let mut all = Vec::new();
+    if node.managed() {
+        let steps =
+            [("Launched", view.launched), ("Registered", node.registered), ("Initialized", node.initialized)];
+        all.extend(steps.map(|(name, done)| condition(name, if done { "True" } else { "Unknown" }, "")));
+    }
+    if view.object.is_none() {
+        return all;
+    }
+    let tainted = |key: &str| node.taints.iter().any(|taint| taint.key == key);
+    all.push(match () {
+        () if tainted(labels::UNREACHABLE_TAINT) => condition("Ready", "Unknown", labels::UNREACHABLE_TAINT),
+        () if tainted(labels::NOT_READY_TAINT) => condition("Ready", "False", labels::NOT_READY_TAINT),
+        () => condition("Ready", "True", ""),
+    });
+    let troubles = TROUBLES.iter().filter(|(taint, _)| tainted(taint));
+    all.extend(troubles.map(|(taint, name)| condition(name, "True", taint)));
+    all
 }
 
 fn watched_pod(pod: &Pod) -> pb::WatchedPod {

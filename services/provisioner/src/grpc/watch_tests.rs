@@ -106,3 +106,23 @@ fn a_node_on_its_way_says_what_it_waits_for() {
     assert_eq!(waits(tainted, true), "taints to be taken off: cni.example/agent-not-ready:NoSchedule");
     assert_eq!(waits(node("a"), true), "");
 }
+
+#[test]
+fn conditions_follow_the_steps_of_the_claim_and_the_taints_of_the_node() {
+    let shown = |view: &NodeView| -> Vec<String> {
+        conditions(view).iter().map(|c| format!("{}={}", c.r#type, c.status)).collect()
+    };
+    let ready = seen(node("a"), &[]);
+    assert_eq!(shown(&ready), ["Launched=True", "Registered=True", "Initialized=True", "Ready=True"]);
+    let taint = |key: &str| Taint::new(key, "", Effect::NoSchedule);
+    let taints = vec![taint(labels::NOT_READY_TAINT), taint("node.kubernetes.io/disk-pressure")];
+    let sick = seen(Node { taints, ..node("a") }, &[]);
+    assert_eq!(shown(&sick)[3..], ["Ready=False", "DiskPressure=True"]);
+    let taints = vec![taint(labels::UNREACHABLE_TAINT), taint(labels::NOT_READY_TAINT)];
+    assert_eq!(shown(&seen(Node { taints, ..node("a") }, &[]))[3..], ["Ready=Unknown"]);
+    let young = Node { registered: false, initialized: false, ..node("a") };
+    let claim = NodeView { object: None, launched: false, ..(*seen(young, &[])).clone() };
+    assert_eq!(shown(&claim), ["Launched=Unknown", "Registered=Unknown", "Initialized=Unknown"]);
+    let foreign = Node { claim: None, pool: None, ..node("a") };
+    assert_eq!(shown(&seen(foreign, &[])), ["Ready=True"]);
+}

@@ -4,13 +4,20 @@ import { cores, duration, memory, money, percent, price } from "./format.js";
 import { Colours, RANKS } from "./colours.js";
 import { DAEMON, DO_NOT_DISRUPT, TERMINATING } from "./model.js";
 import { el, facts, fitted, table } from "./dom.js";
-import { MOST, boxAt, fit, grouped, groupOf, layout, rowAt } from "./layout.js";
+import { MOST, boxAt, fit, grouped, groupOf, layout, podAt, rowAt } from "./layout.js";
 import { Painter, STATES } from "./paint.js";
 
 const GROUPS = [["pool", "NodePool"], ["zone", "Zone"], ["capacity", "Capacity type"], ["type", "Instance type"]];
 const SHADES = [["namespace", "Namespace"], ["priority", "Priority"]];
 /** Rectangles that one frame may draw for pods; beyond it boxes are filled as a whole. */
 const MOST_PARTS = 24000;
+/** Milliseconds between two counts of the pods' namespaces for the legend. */
+const LEGEND_EVERY = 500;
+
+/** @param {import("./model.js").Pod} pod */
+function flags(pod) {
+  return [pod[5] & DAEMON && "DaemonSet", pod[5] & DO_NOT_DISRUPT && "do-not-disrupt", pod[5] & TERMINATING && "terminating"].filter(Boolean);
+}
 
 export class ClusterView {
   /** @param {import("./model.js").Model} model @param {{tip: HTMLElement, said: HTMLElement}} around */
@@ -22,8 +29,13 @@ export class ClusterView {
     this.find = "";
     this.level = -1;
     this.selected = "";
+    this.pointed = "";
+    /** @type {import("./model.js").Pod|null} */
+    this.pointedPod = null;
     this.colours = new Colours();
-    this.drawn = { version: -1 };
+    this.drawn = { key: "" };
+    this.layer = { key: "", canvas: document.createElement("canvas") };
+    this.explained = { shade: "", at: -Infinity };
     this.build();
   }
 
@@ -31,8 +43,9 @@ export class ClusterView {
     const choice = (all, chosen, then) =>
       el("select", { onchange: (event) => then(event.target.value) }, ...all.map(([value, title]) => el("option", { value, selected: value === chosen }, title)));
     this.canvas = el("canvas", { tabindex: 0, role: "application", "aria-label": "Nodes of the cluster. Arrow keys go from node to node, Enter shows one." });
-    this.spacer = el("div", { class: "spacer" });
-    this.scroller = el("div", { class: "scroller" }, this.spacer, this.canvas);
+    // As high as all boxes together; the canvas stays in sight within it.
+    this.spacer = el("div", { class: "spacer" }, this.canvas);
+    this.scroller = el("div", { class: "scroller" }, this.spacer);
     this.legend = el("div", { class: "legend" });
     this.panel = el("aside", { hidden: true, "aria-label": "Selected node" });
     const zoom = (by) => () => this.zoomBy(by);
@@ -62,7 +75,6 @@ export class ClusterView {
 
   set(name, value) {
     this[name] = value;
-    this.drawn.version = -1;
     this.wish();
   }
 
@@ -103,9 +115,12 @@ export class ClusterView {
     this.shownLevel = this.level < 0 ? fit(groups, width, height) : this.level;
     this.boxes = layout(groups, width, this.shownLevel);
     this.boxes.count = nodes.length;
-    this.spacer.style.height = Math.max(0, this.boxes.height - height) + "px";
-    this.explainColours(nodes);
+    this.spacer.style.height = Math.max(this.boxes.height, height) + "px";
     this.drawn = { key };
+    const now = performance.now();
+    if (this.explained.shade === this.shade && now - this.explained.at < LEGEND_EVERY) return;
+    this.explained = { shade: this.shade, at: now };
+    this.explainColours(nodes);
   }
 
   explainColours(nodes) {
@@ -134,33 +149,42 @@ export class ClusterView {
     if (width < 50 || height < 50) return;
     this.arrange(width, height);
     const context = fitted(this.canvas, width, height);
+    const top = this.scroller.scrollTop;
+    const { rows } = this.boxes;
+    const seen = [];
+    for (let i = rowAt(rows, top); i < rows.length && rows[i].y < top + height; i++) seen.push(rows[i]);
+    // Pointing and flashing happen much more often than changes: everything else is kept as a picture.
+    const key = [this.drawn.key, top, this.shade, document.documentElement.dataset.theme].join("|");
+    if (this.layer.key !== key) {
+      this.layer.key = key;
+      this.drawLayer(fitted(this.layer.canvas, width, height), seen, top, width, height);
+    }
+    context.drawImage(this.layer.canvas, 0, 0, width, height);
     const paint = new Painter(context, this.model, this, now);
+    for (const row of seen) for (const item of row.items) if (paint.isMarked(item.node)) paint.marks(item, row.y - top, row.height);
+    if (paint.moving) this.wish();
+  }
+
+  /** Draws what changes only with the cluster, the layout or the theme. */
+  drawLayer(context, seen, top, width, height) {
+    const paint = new Painter(context, this.model, this, 0);
     context.fillStyle = paint.colours.bg;
     context.fillRect(0, 0, width, height);
-    const top = this.scroller.scrollTop;
-    const { rows, titles } = this.boxes;
-    const first = rowAt(rows, top);
-    const seen = [];
     let parts = 0;
-    for (let i = first; i < rows.length && rows[i].y < top + height; i++) {
-      seen.push(rows[i]);
-      for (const item of rows[i].items) parts += item.node.pods.length * 2;
-    }
-    paint.withPods = parts <= MOST_PARTS && this.boxes.tall >= 14;
-    for (const title of titles) {
+    for (const row of seen) for (const item of row.items) parts += item.node.pods.length * 2;
+    this.withPods = paint.withPods = parts <= MOST_PARTS && this.boxes.tall >= 14;
+    for (const title of this.boxes.titles) {
       if (title.y < top - 30 || title.y > top + height) continue;
       paint.title(title, title.y - top);
     }
     if (!paint.withPods && this.boxes.tall < 20) paint.plain(seen, top, this.boxes.tall);
     else for (const row of seen) for (const item of row.items) paint.node(item, row.y - top, row.height);
-    if (!this.boxes.count) {
-      context.fillStyle = paint.colours.dim;
-      context.font = "15px system-ui, sans-serif";
-      context.textAlign = "center";
-      context.fillText(this.find ? "No node matches" : "No nodes yet", width / 2, height / 2);
-      context.textAlign = "left";
-    }
-    if (paint.moving) this.wish();
+    if (this.boxes.count) return;
+    context.fillStyle = paint.colours.dim;
+    context.font = "15px system-ui, sans-serif";
+    context.textAlign = "center";
+    context.fillText(this.find ? "No node matches" : "No nodes yet", width / 2, height / 2);
+    context.textAlign = "left";
   }
 
   under(event) {
@@ -171,34 +195,58 @@ export class ClusterView {
 
   hover(event) {
     const box = this.under(event);
-    this.point(box?.node || null);
+    const area = this.canvas.getBoundingClientRect();
+    const on = box && this.withPods ? podAt(box, event.clientX - area.left, event.clientY - area.top + this.scroller.scrollTop) : null;
+    this.point(box?.node || null, on);
     if (!box) return;
     const { tip } = this.around;
     tip.style.left = Math.min(event.clientX + 14, window.innerWidth - tip.offsetWidth - 10) + "px";
     tip.style.top = Math.min(event.clientY + 14, window.innerHeight - tip.offsetHeight - 10) + "px";
   }
 
-  point(node) {
+  /** @param {any} node @param {{pod: import("./model.js").Pod, meant: boolean}|null} on */
+  point(node, on = null) {
     const name = node?.name || "";
     const { tip } = this.around;
     tip.hidden = !node;
-    if (name === this.pointed) return;
+    if (name === this.pointed && (on?.pod || null) === this.pointedPod) return;
     this.pointed = name;
-    if (node) tip.replaceChildren(...this.brief(node));
+    this.pointedPod = on?.pod || null;
+    if (node) tip.replaceChildren(...(on ? this.briefPod(on, node) : []), ...this.brief(node));
     this.wish();
+  }
+
+  briefPod({ pod, meant }, node) {
+    const more = [meant && "nominated to this node, not bound yet", ...flags(pod)].filter(Boolean);
+    return [
+      el("b", { class: "pod" }, pod[1]),
+      el("p", {}, "Namespace " + (pod[0] || "–") + " · priority " + pod[4]),
+      el("p", {}, "Requests CPU " + cores(pod[2]) + " · memory " + memory(pod[3]) + " (" + (percent(pod[2], node.cpu[1]) || "–") + " and " + (percent(pod[3], node.mem[1]) || "–") + " of the node)"),
+      ...(more.length ? [el("p", { class: "state" }, more.join(", "))] : []),
+      el("hr"),
+    ];
   }
 
   brief(node) {
     const state = this.model.state(node);
     const waits = this.model.waits(node);
-    const age = node.created ? duration(Date.now() / 1000 - node.created) + " old" : "";
+    const age = node.created ? duration(this.model.now() - node.created) + " old" : "";
     return [
       el("b", {}, node.name),
       el("p", {}, [node.type, node.cap, node.zone, node.price ? price(node.price) + "/h" : "", age].filter(Boolean).join(" · ")),
       el("p", {}, "CPU " + percent(...node.cpu) + " of " + cores(node.cpu[1]) + " · memory " + percent(...node.mem) + " of " + memory(node.mem[1]) + " · " + node.pods.length + " pods"),
       (state !== "ready" || waits) && el("p", { class: "state" }, [STATES[state], waits].filter(Boolean).join(": ")),
+      ...this.briefConditions(node),
       node.taints?.length && el("p", {}, "Taints: " + node.taints.join(", ")),
     ].filter(Boolean);
+  }
+
+  briefConditions(node) {
+    const all = this.model.conditions(node);
+    const named = ({ type, status, reason }) => type + (status === "True" ? "" : " " + status) + (reason ? " (" + reason + ")" : "");
+    const trouble = all.filter((each) => each.trouble).map(named);
+    const holds = all.filter((each) => !each.trouble && each.status === "True").map((each) => each.type);
+    return [trouble.length && el("p", { class: "state" }, trouble.join(", ")), holds.length && el("p", {}, holds.join(", "))];
   }
 
   select(name) {
@@ -222,7 +270,6 @@ export class ClusterView {
     const drain = this.model.drainOf.get(node.claim);
     const held = candidate && (candidate.disruptable ? "may be disrupted" + (candidate.saving ? ", saves " + money(candidate.saving) + "/h" : "") : candidate.blockers.map((each) => each[1] + (each[2] ? " (" + each[2] + ")" : "")).join("; "));
     const pods = [...node.pods].sort((a, b) => b[2] - a[2]);
-    const flags = (pod) => [pod[5] & DAEMON && "daemon", pod[5] & DO_NOT_DISRUPT && "do-not-disrupt", pod[5] & TERMINATING && "leaving"].filter(Boolean).join(", ");
     this.panel.replaceChildren(
       el("button", { type: "button", class: "close", title: "Close (Esc)", onclick: () => this.select("") }, "✕"),
       el("h2", {}, node.name),
@@ -233,7 +280,7 @@ export class ClusterView {
         ["Type", [node.type, node.cap].filter(Boolean).join(", ")],
         ["Zone", node.zone],
         ["Price", node.price ? price(node.price) + " an hour" : ""],
-        ["Age", node.created ? duration(Date.now() / 1000 - node.created) : ""],
+        ["Age", node.created ? duration(this.model.now() - node.created) : ""],
         ["Taints", (node.taints || []).join(", ")],
         ["Disruption", held],
       ]),
@@ -242,8 +289,10 @@ export class ClusterView {
       el("h3", {}, "Memory " + memory(node.mem[0]) + " of " + memory(node.mem[1])),
       meter("mem", node.mem),
       ...(drain?.waiting.length ? [el("h3", {}, "Waits for"), table([["Pod"], ["Why"]], drain.waiting.map((each) => [each[1] || each[0], each[2]]))] : []),
+      el("h3", {}, "Conditions"),
+      table([["Condition"], ["Status"], ["Reason", "why"]], this.model.conditions(node).map((each) => [each.trouble ? el("span", { class: "pill warn" }, each.type) : each.type, each.status, each.reason])),
       el("h3", {}, pods.length + " pods"),
-      table([["Pod"], ["CPU", "number"], ["Memory", "number"], [""]], pods.map((pod) => [pod[0] + "/" + pod[1], cores(pod[2]), memory(pod[3]), flags(pod)])),
+      table([["Pod"], ["CPU", "number"], ["Memory", "number"], [""]], pods.map((pod) => [pod[0] + "/" + pod[1], cores(pod[2]), memory(pod[3]), flags(pod).join(", ")])),
     );
   }
 

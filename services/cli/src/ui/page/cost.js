@@ -1,63 +1,77 @@
-// What the cluster costs: now, over the time that was watched, by pool and capacity type, and what decisions saved.
+// What the cluster costs: now, over the time that was watched, by NodePool and capacity type, and what decisions saved.
 
-import { clock, money, month, percent, whole } from "./format.js";
+import { clock, duration, money, month, percent, whole } from "./format.js";
 import { Colours, theme } from "./colours.js";
 import { waste } from "./model.js";
 import { card, el, fitted, table } from "./dom.js";
 
+const DAY = 86400;
+/** How the cost is split; an entry of a sample is NodePool, capacity type, micro-dollars an hour. */
+const SPLITS = [
+  ["By NodePool", (each) => each[0]],
+  ["By capacity type", (each) => each[1]],
+  ["By NodePool and capacity type", (each) => [each[0], each[1]].filter(Boolean).join(", ")],
+];
+
+/** What a command saved after its pods ran again, or what it was expected to save. */
+function savingOf(command) {
+  return command.realised ?? command.saving ?? 0;
+}
+
 export class CostView {
-  /** @param {import("./model.js").Model} model @param {(() => Promise<any>)|null} askBound */
-  constructor(model, askBound) {
+  /** @param {import("./model.js").Model} model */
+  constructor(model) {
     this.model = model;
     this.by = 0;
     this.colours = new Colours();
-    this.bound = null;
     this.cards = el("div", { class: "cards" });
     this.canvas = el("canvas", { role: "img", "aria-label": "Cost over time" });
     this.key = el("div", { class: "legend" });
     this.tables = el("div", { class: "two" });
-    const choose = el("select", { "aria-label": "Split by", onchange: (event) => ((this.by = Number(event.target.value)), this.update()) }, el("option", { value: 0 }, "By NodePool"), el("option", { value: 1 }, "By capacity type"));
-    const ask = askBound && el("button", { type: "button", onclick: () => this.ask(askBound) }, "Compute the lower bound");
-    this.said = el("span", { class: "dim" });
+    const choose = el("select", { "aria-label": "Split by", onchange: (event) => ((this.by = Number(event.target.value)), this.update()) }, ...SPLITS.map(([title], i) => el("option", { value: i }, title)));
     this.root = el(
       "section",
       { id: "view-cost", role: "tabpanel", "aria-label": "Cost" },
       this.cards,
-      el("div", { class: "card wide" }, el("div", { class: "bar" }, choose, ask, this.said, this.key), this.canvas),
+      el("div", { class: "card wide" }, el("div", { class: "bar" }, choose, this.key), this.canvas),
       el("br"),
       this.tables,
     );
     new ResizeObserver(() => this.update()).observe(this.root);
   }
 
-  async ask(askBound) {
-    this.said.textContent = "asking the provisioner…";
-    try {
-      const reply = await askBound();
-      this.bound = reply.bound ?? null;
-      this.said.textContent = this.bound === null ? "no bound was found in time" : "no set of nodes for the pods of today costs less than " + money(this.bound) + "/h";
-    } catch (error) {
-      this.said.textContent = String(error.message || error);
-    }
-    this.update();
-  }
-
   update() {
     if (this.root.hidden) return;
     const sum = this.model.sums();
-    const done = [...this.model.decisions.values()].filter((each) => each.kind === "disruption" && each.phase === "done");
-    const saved = done.reduce((total, each) => total + (each.saving || 0), 0);
+    const { done, since } = this.lastDay();
+    const saved = done.reduce((total, each) => total + savingOf(each), 0);
     const possible = [...this.model.candidates.values()].map((each) => each.saving || 0);
     const best = possible.length ? Math.max(0, ...possible) : 0;
     this.cards.replaceChildren(
       card("Cost now", money(sum.price) + "/h", month(sum.price) + " a month" + (sum.unpriced ? ", " + sum.unpriced + " nodes without a price" : "")),
       card("Waste", money(sum.waste) + "/h", percent(sum.waste, sum.price) + " of the cost is for what no pod requests"),
-      card("Saved by decisions", money(saved) + "/h", whole(done.length) + " commands, the last hour and since the page opened"),
+      card("Saved by decisions", money(saved) + "/h", whole(done.length) + (done.length === 1 ? " command" : " commands") + ", " + since),
       card("Could be saved", money(best) + "/h", "by the best single node, as disruption last saw it"),
-      ...(this.bound === null ? [] : [card("Lower bound", money(this.bound) + "/h", "no set of nodes for these pods can cost less")]),
+      this.boundCard(),
     );
     this.chart();
     this.lists(done);
+  }
+
+  /** Commands that ended in the last day, and since when they are known. */
+  lastDay() {
+    const now = this.model.now();
+    const known = [...this.model.decisions.values()].filter((each) => each.kind === "disruption" && each.ended && each.at >= now - DAY);
+    const first = Math.min(this.model.history[0]?.at ?? now, ...known.map((each) => each.at));
+    const since = now - first >= DAY - 3600 ? "in the last day" : "known since " + clock(first) + " (" + duration(now - first) + ")";
+    return { done: known.filter((each) => each.phase === "done"), since };
+  }
+
+  boundCard() {
+    const { bound } = this.model;
+    if (!bound) return card("Lower bound", "–", "computing…");
+    if (bound.amount === undefined) return card("Lower bound", "–", bound.problem || "none was found in time");
+    return card("Lower bound", money(bound.amount) + "/h", "no set of nodes for these pods can cost less; as of " + clock(bound.at));
   }
 
   chart() {
@@ -69,10 +83,12 @@ export class CostView {
     context.clearRect(0, 0, width, height);
     const samples = this.model.history;
     if (!samples.length) return;
-    const names = [...new Set(samples.flatMap((sample) => sample.by.map((each) => each[this.by] || "other")))].sort();
-    const amount = (sample, name) => sample.by.reduce((total, each) => total + ((each[this.by] || "other") === name ? each[2] : 0), 0);
-    const [from, to] = [samples[0].at, Math.max(samples[samples.length - 1].at, this.frozen ? 0 : Date.now() / 1000, samples[0].at + 60)];
-    const most = Math.max(1, this.bound || 0, ...samples.map((sample) => sample.by.reduce((total, each) => total + each[2], 0))) * 1.12;
+    const nameOf = (each) => SPLITS[this.by][1](each) || "other";
+    const names = [...new Set(samples.flatMap((sample) => sample.by.map(nameOf)))].sort();
+    const amount = (sample, name) => sample.by.reduce((total, each) => total + (nameOf(each) === name ? each[2] : 0), 0);
+    const [from, to] = [samples[0].at, Math.max(this.model.now(), samples[0].at + 60)];
+    const bound = this.model.bound?.amount;
+    const most = Math.max(1, bound || 0, ...samples.map((sample) => sample.by.reduce((total, each) => total + each[2], 0))) * 1.12;
     const [left, right, top, bottom] = [64, width - 8, 10, height - 24];
     const x = (at) => left + ((at - from) / (to - from)) * (right - left);
     const y = (value) => bottom - (value / most) * (bottom - top);
@@ -118,12 +134,12 @@ export class CostView {
       context.globalAlpha = 1;
       roof.forEach((value, i) => (floor[i] = value));
     }
-    if (this.bound !== null) {
+    if (bound !== undefined) {
       context.strokeStyle = colours.good;
       context.setLineDash([6, 4]);
       context.beginPath();
-      context.moveTo(left, y(this.bound));
-      context.lineTo(right, y(this.bound));
+      context.moveTo(left, y(bound));
+      context.lineTo(right, y(bound));
       context.stroke();
       context.setLineDash([]);
     }
@@ -154,13 +170,13 @@ export class CostView {
     const saved = new Map();
     for (const each of done) {
       const own = saved.get(each.reason) || [0, 0];
-      saved.set(each.reason, [own[0] + 1, own[1] + (each.saving || 0)]);
+      saved.set(each.reason, [own[0] + 1, own[1] + savingOf(each)]);
     }
     this.tables.replaceChildren(
       el("div", { class: "card" }, table(columns("NodePool"), split((node) => node.pool))),
       el("div", { class: "card" }, table(columns("Capacity type"), split((node) => node.cap))),
       el("div", { class: "card" }, table(columns("Instance type"), split((node) => node.type))),
-      el("div", { class: "card" }, saved.size ? table([["Decision", "name"], ["Commands", "number"], ["Saved $/h", "number"]], [...saved].map(([reason, [count, sum]]) => [reason, whole(count), money(sum)])) : el("p", { class: "empty" }, "No command has ended yet")),
+      el("div", { class: "card" }, saved.size ? table([["Decision", "name"], ["Commands", "number"], ["Saved $/h", "number"]], [...saved].map(([reason, [count, sum]]) => [reason, whole(count), money(sum)])) : el("p", { class: "empty" }, "No command has ended in the last day")),
     );
   }
 }

@@ -3,7 +3,7 @@
 import { capital, clock, duration, money } from "./format.js";
 import { el } from "./dom.js";
 
-const KINDS = { launch: "Launch", disruption: "Disruption", removal: "Removal" };
+const KINDS = { launch: "Launch", disruption: "Disruption", interruption: "Interruption", removal: "Removal" };
 const MOST_SHOWN = 150;
 
 export class DecisionsView {
@@ -16,7 +16,7 @@ export class DecisionsView {
     this.entries = new Map();
     const choose = el("select", { "aria-label": "Kind", onchange: (event) => ((this.kind = event.target.value), this.update()) }, el("option", { value: "" }, "All decisions"), ...Object.entries(KINDS).map(([value, title]) => el("option", { value }, title + "s")));
     this.list = el("ol", { class: "timeline" });
-    this.none = el("p", { class: "empty" }, "Nothing was decided yet. Launches, disruption and removals appear here as they happen.");
+    this.none = el("p", { class: "empty" }, "Nothing was decided yet. Launches, disruption, interruptions and removals appear here as they happen.");
     this.root = el("section", { id: "view-decisions", role: "tabpanel", "aria-label": "Decisions" }, el("p", {}, choose), this.none, this.list);
   }
 
@@ -47,10 +47,11 @@ export class DecisionsView {
     const title = {
       launch: () => "Launch " + names(decision.add),
       disruption: () => (decision.add.length ? "Replace " : "Remove ") + names(decision.remove) + (decision.add.length ? " by " + names(decision.add) : ""),
+      interruption: () => "Warning about " + (names(decision.remove) || "no node of this cluster"),
       removal: () => "Drain " + names(decision.remove),
     }[decision.kind]();
-    const tone = decision.phase === "rolled back" || decision.phase === "gone" && decision.kind === "launch" ? "bad" : decision.ended ? "good" : decision.kind === "launch" ? "new" : decision.kind === "disruption" ? "swap" : "warn";
-    const saving = decision.saving;
+    const tone = decision.kind === "interruption" ? "warn" : decision.phase === "rolled back" || decision.phase === "gone" && decision.kind === "launch" ? "bad" : decision.ended ? "good" : decision.kind === "launch" ? "new" : decision.kind === "disruption" ? "swap" : "warn";
+    const saving = decision.realised ?? decision.saving;
     const last = decision.steps[decision.steps.length - 1]?.[0] ?? decision.at;
     const facts = [decision.reason, decision.method, decision.moved ? decision.moved + (decision.moved === 1 ? " pod" : " pods") + (decision.kind === "launch" ? "" : " move") : "", decision.ended ? "took " + duration(last - decision.at) : ""];
     const details = el("details", {}, el("summary", {}, decision.steps.length + (decision.steps.length === 1 ? " step" : " steps")), el("ul", {}, ...decision.steps.map(([at, what]) => el("li", {}, el("time", {}, clock(at)), what))));
@@ -73,9 +74,9 @@ export class DecisionsView {
   }
 
   link(decision) {
-    if (!this.jaeger || !decision.command) return null;
-    const tags = JSON.stringify({ command: decision.command });
-    const href = this.jaeger + "/search?service=karpenter-disruption&lookback=2d&tags=" + encodeURIComponent(tags);
+    if (!this.jaeger || !decision.trace) return null;
+    const [service, tag, value] = decision.trace;
+    const href = this.jaeger + "/search?service=karpenter-" + encodeURIComponent(service) + "&lookback=2d&tags=" + encodeURIComponent(JSON.stringify({ [tag]: value }));
     return el("p", {}, el("a", { href, target: "_blank", rel: "noreferrer" }, "Trace in Jaeger"));
   }
 }

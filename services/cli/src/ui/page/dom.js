@@ -17,6 +17,13 @@ export function el(tag, properties = {}, ...children) {
   return element;
 }
 
+/** Replaces everything in an element; the keyboard's focus stays on what has the same data-key. @param {HTMLElement} root */
+export function refill(root, ...children) {
+  const focused = root.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
+  root.replaceChildren(...children);
+  if (focused) root.querySelector('[data-key="' + CSS.escape(focused) + '"]')?.focus({ preventScroll: true });
+}
+
 const MOST_ROWS = 300;
 
 /**

@@ -1,11 +1,11 @@
 // Where every node's box is: groups below each other, boxes in rows, as wide as the node has CPU. Pure.
 
 /** The largest zoom; 0 is the smallest. */
-export const MOST = 10;
+export const MOST = 13;
 
 /** Pixels for one core, height of a box, gap between boxes: from the whole cluster at a glance to names of pods. @param {number} zoom */
 export function scale(zoom) {
-  return [0.6 * 1.6 ** zoom, Math.min(120, 5 * 1.42 ** zoom), Math.min(9, 1 + zoom * 0.8)];
+  return [0.6 * 1.6 ** zoom, Math.min(zoom > 10 ? 120 + (zoom - 10) * 50 : 120, 5 * 1.42 ** zoom), Math.min(9, 1 + zoom * 0.8)];
 }
 
 const TITLE = 26;
@@ -90,4 +90,63 @@ export function boxAt(rows, x, y) {
   if (!row || y < row.y) return null;
   const item = row.items.find((each) => x >= each.x && x <= each.x + each.width);
   return item ? { ...item, y: row.y, height: row.height } : null;
+}
+
+/** The two lanes of a box: the upper one is CPU, the lower one memory. */
+export function lanes(x, y, width, height) {
+  const head = height >= 36 ? 17 : 0;
+  const inset = height >= 20 && width >= 24 ? 3 : 1;
+  const tall = (height - head - inset * 2 - 2) / 2;
+  const top = y + head + inset;
+  return { head, left: x + inset, width: width - inset * 2, tall, tops: [top, top + tall + 2] };
+}
+
+/** Height of a line of pods that still has room for a name, and the width that a pod should have for one. */
+const LINE = 17;
+const NAMED = 48;
+
+/**
+ * Pods of one lane side by side by what they request, in as many lines below each other as make them wide enough to be told
+ * apart. Calls `place(pod, x, y, width, height, meant)` for each piece; a piece that returns true is the last.
+ * @param {any} node @param {number} lane 0 for CPU, 1 for memory
+ */
+export function eachPod(node, lane, { left, width, tall, tops }, place) {
+  const all = (lane ? node.mem : node.cpu)[1];
+  if (!all || width <= 0) return;
+  const meant = node.meant || [];
+  const lines = Math.max(1, Math.min(Math.floor(tall / LINE), Math.ceil(((node.pods.length + meant.length) * NAMED) / width)));
+  const high = tall / lines;
+  let at = 0;
+  for (const pods of [node.pods, meant]) {
+    for (const pod of pods) {
+      let rest = (pod[lane + 2] / all) * width * lines;
+      if (rest < 0.25) {
+        at += rest;
+        continue;
+      }
+      while (rest > 0.01) {
+        const line = Math.floor(at / width + 1e-9);
+        if (line >= lines) return;
+        const from = Math.max(0, at - line * width);
+        const wide = Math.min(rest, width - from);
+        if (place(pod, left + from, tops[lane] + line * high, wide, lines > 1 ? high - 1 : high, pods !== node.pods)) return;
+        at += wide;
+        rest -= wide;
+      }
+    }
+  }
+}
+
+/** The pod at a point of a box, if there is one. */
+export function podAt(box, x, y) {
+  const area = lanes(box.x, box.y, box.width, box.height);
+  const lane = y >= area.tops[1] ? 1 : 0;
+  if (y < area.tops[0] || y > area.tops[1] + area.tall) return null;
+  let found = null;
+  eachPod(box.node, lane, area, (pod, left, top, width, height, meant) => {
+    if (x < left || x > left + width || y < top || y > top + height) return false;
+    found = { pod, meant };
+    return true;
+  });
+  return found;
 }

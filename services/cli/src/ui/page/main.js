@@ -14,11 +14,6 @@ const live = Boolean(settings.events);
 const model = new Model();
 const find = (id) => document.getElementById(id);
 
-const askBound = () => {
-  const remove = [...model.nodes.values()].filter((node) => node.claim && node.phase !== "deleting").map((node) => node.name);
-  return ask("/plan", { remove });
-};
-
 /** A plan that was made without a cluster. */
 class PlanView {
   constructor() {
@@ -34,8 +29,8 @@ class PlanView {
       ...part("Pods without a place", [["Pod", "name"], ["Why", "why"]], plan.unschedulable),
       ...part("New nodes", [["Node", "name"], ["NodePool"], ["Type"], ["Capacity"], ["Zone"], ["$/h", "number"], ["Pods", "why"]], plan.nodes),
       ...part("Onto existing nodes", [["Node", "name"], ["Pods", "why"]], plan.existing),
-      ...part("Consolidation, step by step", [["Reason", "name"], ["Nodes that go", "why"], ["Nodes that come", "why"], ["Saves $/h", "number"]], plan.commands),
-      ...part("Nodes that stay", [["Node", "name"], ["Why", "why"]], plan.blocked),
+      ...part("Consolidation, step by step", [["Reason", "name"], ["Nodes removed", "why"], ["New nodes", "why"], ["Saves $/h", "number"]], plan.commands),
+      ...part("Nodes kept", [["Node", "name"], ["Why", "why"]], plan.blocked),
     );
   }
 }
@@ -46,9 +41,9 @@ const views = settings.plan
   ? [["plan", "Plan", new PlanView()], ["cluster", "Nodes", cluster]]
   : [
       ["cluster", "Cluster", cluster],
-      ["cost", "Cost", new CostView(model, mayAsk ? askBound : null)],
+      ["cost", "Cost", new CostView(model)],
       ["decisions", "Decisions", new DecisionsView(model, settings.jaeger)],
-      ["waiting", "Waiting", new WaitingView(model)],
+      ["waiting", "Waiting", new WaitingView(model, mayAsk ? (pod) => ask("/explain", pod) : null)],
       ["question", "What if", new QuestionView(model, mayAsk)],
     ];
 
@@ -75,7 +70,7 @@ function figures() {
   const figure = (title, value, more, warn) => el("div", { class: warn ? "warn" : "" }, el("dt", {}, title), el("dd", {}, value, more ? el("small", {}, more) : null));
   find("figures").replaceChildren(
     figure("Cost", money(sum.price), "an hour"),
-    figure("Nodes", whole(sum.nodes), sum.nodes !== sum.ours ? whole(sum.ours) + " ours" : ""),
+    figure("Nodes", whole(sum.nodes), sum.nodes !== sum.ours ? whole(sum.ours) + " managed" : ""),
     figure("Pods", whole(sum.pods)),
     figure("Waiting", whole(model.pending.size), waits && waits !== model.pending.size ? waits + " without a node" : "", waits > 0),
     figure("CPU requested", percent(...sum.cpu) || "–"),
@@ -169,8 +164,9 @@ if (live) follow();
 else {
   model.apply(settings, performance.now());
   const last = model.history[model.history.length - 1];
-  if (last) find("when").textContent = "as of " + new Date(last.at * 1000).toLocaleString();
+  model.frozenAt = settings.at || last?.at || 0;
+  if (model.frozenAt) find("when").textContent = "as of " + new Date(model.frozenAt * 1000).toLocaleString();
   refresh();
 }
 /** For tests and for the curious: the picture, and a way to feed it. */
-window.karpenter = { model, apply, refresh, cluster, clock };
+window.karpenter = { model, apply, refresh, show, cluster, clock };

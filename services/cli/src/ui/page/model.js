@@ -3,7 +3,8 @@
 /**
  * @typedef {[string, string, number, number, number, number]} Pod namespace, name, CPU, memory, priority, flags
  * @typedef {{claim: string, pool: string, type: string, zone: string, cap: string, price: number, cpu: [number, number],
- *   mem: [number, number], phase: string, created?: number, waits?: string, taints?: string[], pods: Pod[], meant?: Pod[],
+ *   mem: [number, number], phase: string, created?: number, waits?: string, taints?: string[],
+ *   conditions?: [string, string, string][], pods: Pod[], meant?: Pod[],
  *   nominated?: boolean, buffers?: boolean, name: string}} Node
  */
 
@@ -13,6 +14,8 @@ export const TERMINATING = 4;
 
 const MAPS = ["nodes", "pending", "decisions", "drains", "candidates", "services"];
 const LISTS = ["budgets", "unavailable", "shifted"];
+/** Conditions that are good when they hold; every other one is trouble when it holds, as Kubernetes names them. */
+const GOOD = ["Launched", "Registered", "Initialized", "Consolidatable", "ConsistentStateFound", "Drained", "VolumesDetached"];
 
 export class Model {
   constructor() {
@@ -20,9 +23,13 @@ export class Model {
     for (const part of LISTS) this[part] = [];
     this.history = [];
     this.plan = null;
+    /** @type {{amount?: number, problem?: string, at: number}|null} */
+    this.bound = null;
     /** When each node that came while we looked came, in milliseconds of the page. */
     this.fresh = new Map();
     this.version = 0;
+    /** The moment that a file shows, in seconds; a live page shows the present. */
+    this.frozenAt = 0;
     this.leaving = new Map();
     this.drainOf = new Map();
   }
@@ -51,6 +58,7 @@ export class Model {
     for (const part of LISTS) if (patch[part]) this[part] = patch[part];
     if (patch.history) this.history.push(...patch.history);
     if (patch.plan) this.plan = patch.plan;
+    if (patch.bound || patch.full) this.bound = patch.bound || null;
     if (patch.full || patch.decisions) {
       this.leaving.clear();
       for (const each of this.decisions.values()) {
@@ -64,6 +72,11 @@ export class Model {
         if (drain.node) this.drainOf.set(drain.node, drain);
       }
     }
+  }
+
+  /** Seconds since the epoch. */
+  now() {
+    return this.frozenAt || Date.now() / 1000;
   }
 
   /** @param {Node} node @returns {"ready"|"launching"|"joining"|"draining"|"replaced"|"foreign"} */
@@ -92,6 +105,24 @@ export class Model {
     return "";
   }
 
+  /**
+   * Conditions of the Node and its NodeClaim, trouble first. The provisioner's are streamed and so the newest; disruption knows more.
+   * @param {Node} node @returns {{type: string, status: string, reason: string, trouble: boolean}[]}
+   */
+  conditions(node) {
+    const all = new Map();
+    for (const each of this.candidates.get(node.name)?.conditions || []) all.set(each[0], each);
+    for (const each of node.conditions || []) {
+      const known = all.get(each[0]);
+      all.set(each[0], known?.[1] === each[1] && known[2] ? known : each);
+    }
+    const list = [...all.values()].map(([type, status, reason]) => {
+      const good = type.endsWith("Ready") || GOOD.includes(type);
+      return { type, status, reason, trouble: good ? status !== "True" && type !== "Consolidatable" : status === "True" };
+    });
+    return list.sort((a, b) => Number(b.trouble) - Number(a.trouble));
+  }
+
   sums() {
     const sum = { nodes: 0, ours: 0, pods: 0, price: 0, waste: 0, unpriced: 0, cpu: [0, 0], mem: [0, 0] };
     for (const node of this.nodes.values()) {
@@ -111,7 +142,7 @@ export class Model {
   }
 }
 
-/** The part of the price that nobody requested. @param {Node} node */
+/** The part of the price that is for what no pod requests. @param {Node} node */
 export function waste(node) {
   const free = ([used, all]) => (all > 0 ? Math.max(0, all - used) / all : 0);
   return Math.floor(node.price * Math.min(free(node.cpu), free(node.mem)));

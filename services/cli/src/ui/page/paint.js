@@ -3,6 +3,7 @@
 import { money, whole } from "./format.js";
 import { hatch, rank, theme } from "./colours.js";
 import { DAEMON, DO_NOT_DISRUPT } from "./model.js";
+import { eachPod, lanes } from "./layout.js";
 
 export const STATES = { launching: "Launching", joining: "Registering", draining: "Draining", replaced: "Being replaced", foreign: "Not managed" };
 const FLASH = 2200;
@@ -11,7 +12,7 @@ export class Painter {
   /**
    * @param {CanvasRenderingContext2D} context
    * @param {import("./model.js").Model} model
-   * @param {{shade: string, selected: string, pointed: string, colours: import("./colours.js").Colours}} view
+   * @param {{shade: string, selected: string, pointed: string, pointedPod: any, colours: import("./colours.js").Colours}} view
    * @param {number} now milliseconds of the page
    */
   constructor(context, model, view, now) {
@@ -20,9 +21,9 @@ export class Painter {
     this.view = view;
     this.now = now;
     this.colours = theme();
-    this.draining = hatch(context, this.colours.warn);
-    this.launching = hatch(context, this.colours.new);
     this.withPods = true;
+    /** Made when the first such node is drawn. @type {CanvasPattern|null} */
+    this.draining = this.launching = null;
     /** Something will look different a moment later although nothing changed. */
     this.moving = false;
   }
@@ -55,44 +56,33 @@ export class Painter {
     for (const row of rows) for (const { x, width, node } of row.items) context.fillRect(x, row.y - top + half, width * share(node.mem), half);
     for (const row of rows) for (const item of row.items) {
       const state = this.model.state(item.node);
-      if (state === "ready" && !this.isMarked(item.node)) continue;
+      if (state === "ready") continue;
       this.state(item.node, state, item.x, row.y - top, item.width, row.height, 0);
     }
-  }
-
-  isMarked(node) {
-    return node.name === this.view.selected || node.name === this.view.pointed || this.now - (this.model.fresh.get(node.name) ?? -Infinity) < FLASH;
   }
 
   node(item, y, height) {
     const { context, colours } = this;
     const { x, width, node } = item;
     const state = this.model.state(node);
-    const head = height >= 36 ? 17 : 0;
-    const inset = height >= 20 && width >= 24 ? 3 : 1;
-    const lane = (height - head - inset * 2 - 2) / 2;
-    const inner = width - inset * 2;
-    const top = y + head + inset;
-    const second = top + lane + 2;
+    const area = lanes(x, y, width, height);
     context.fillStyle = colours.panel;
     context.fillRect(x, y, width, height);
-    context.fillStyle = colours.free;
-    context.fillRect(x + inset, top, inner, lane);
-    context.fillRect(x + inset, second, inner, lane);
-    if (this.withPods) {
-      this.pods(node, 2, node.cpu, x + inset, top, inner, lane);
-      this.pods(node, 3, node.mem, x + inset, second, inner, lane);
-    } else {
-      const share = ([used, all]) => (all > 0 ? Math.min(1, used / all) : 0);
-      context.fillStyle = colours.cpu;
-      context.fillRect(x + inset, top, inner * share(node.cpu), lane);
-      context.fillStyle = colours.mem;
-      context.fillRect(x + inset, second, inner * share(node.mem), lane);
+    for (const lane of [0, 1]) {
+      context.fillStyle = colours.free;
+      context.fillRect(area.left, area.tops[lane], area.width, area.tall);
+      if (this.withPods) {
+        this.pods(node, lane, area);
+        continue;
+      }
+      const [used, all] = lane ? node.mem : node.cpu;
+      context.fillStyle = lane ? colours.mem : colours.cpu;
+      context.fillRect(area.left, area.tops[lane], area.width * (all > 0 ? Math.min(1, used / all) : 0), area.tall);
     }
-    this.state(node, state, x, y, width, height, head);
+    this.state(node, state, x, y, width, height, area.head);
   }
 
-  /** What is special about a node: its state, that it is new, that it was chosen. */
+  /** What a node's state looks like: launching, draining, being replaced, not managed. */
   state(node, state, x, y, width, height, head) {
     const { context, colours } = this;
     const edge = { launching: colours.new, joining: colours.join, draining: colours.warn, replaced: colours.swap }[state];
@@ -104,7 +94,7 @@ export class Painter {
     }
     if (state === "draining" || state === "launching") {
       context.globalAlpha = 0.55;
-      context.fillStyle = state === "draining" ? this.draining : this.launching;
+      context.fillStyle = state === "draining" ? (this.draining ??= hatch(context, colours.warn)) : (this.launching ??= hatch(context, colours.new));
       context.fillRect(x, y + head, width, height - head);
       context.globalAlpha = 1;
     }
@@ -116,6 +106,15 @@ export class Painter {
       context.strokeRect(x + 0.5, y + 0.5, width - 1, height - 1);
       context.setLineDash([]);
     }
+  }
+
+  isMarked(node) {
+    return node.name === this.view.selected || node.name === this.view.pointed || this.now - (this.model.fresh.get(node.name) ?? -Infinity) < FLASH;
+  }
+
+  /** What changes without the cluster changing: that a node is new, and what the person points at or chose. */
+  marks({ x, width, node }, y, height) {
+    const { context, colours, view } = this;
     const age = this.now - (this.model.fresh.get(node.name) ?? -Infinity);
     if (age < FLASH) {
       this.moving = true;
@@ -125,8 +124,9 @@ export class Painter {
       context.strokeRect(x - 1.5, y - 1.5, width + 3, height + 3);
       context.globalAlpha = 1;
     }
-    if (node.name === this.view.selected || node.name === this.view.pointed) {
-      context.strokeStyle = node.name === this.view.selected ? colours.text : colours.dim;
+    if (node.name === view.pointed && view.pointedPod) this.outline(node, lanes(x, y, width, height));
+    if (node.name === view.selected || node.name === view.pointed) {
+      context.strokeStyle = node.name === view.selected ? colours.text : colours.dim;
       context.lineWidth = 2;
       context.strokeRect(x - 1, y - 1, width + 2, height + 2);
     }
@@ -154,31 +154,28 @@ export class Painter {
     context.restore();
   }
 
-  /** Pods side by side by what they request. @param {number} what 2 for CPU, 3 for memory */
-  pods(node, what, [, all], x, y, width, height) {
-    const { context, colours } = this;
-    if (!all) return;
-    let left = x;
-    const end = x + width;
-    const names = height >= 18;
-    for (const pods of [node.pods, node.meant || []]) {
-      const meant = pods !== node.pods;
-      if (meant) context.globalAlpha = 0.4;
-      for (const pod of pods) {
-        const wide = (pod[what] / all) * width;
-        if (wide < 0.25) {
-          left += wide;
-          continue;
-        }
-        const shown = Math.min(wide, end - left);
-        if (shown <= 0) break;
-        const daemon = pod[5] & DAEMON;
-        context.fillStyle = daemon ? colours.faint : this.view.shade === "namespace" ? this.view.colours.of(pod[0]) : rank(pod[4])[1];
-        context.fillRect(left, y, wide > 3 ? shown - 1 : shown, height);
-        if (names && wide > 46) this.name(pod, left, y, shown, height);
-        left += wide;
-      }
-      context.globalAlpha = 1;
+  /** @param {number} lane 0 for CPU, 1 for memory */
+  pods(node, lane, area) {
+    const { context, colours, view } = this;
+    const names = area.tall >= 16;
+    eachPod(node, lane, area, (pod, x, y, width, height, meant) => {
+      context.globalAlpha = meant ? 0.4 : 1;
+      context.fillStyle = pod[5] & DAEMON ? colours.faint : view.shade === "namespace" ? view.colours.of(pod[0]) : rank(pod[4])[1];
+      context.fillRect(x, y, width > 3 ? width - 1 : width, height);
+      if (names && width > 44) this.name(pod, x, y, width, height);
+    });
+    context.globalAlpha = 1;
+  }
+
+  /** The pod that is pointed at, in both lanes. */
+  outline(node, area) {
+    const { context } = this;
+    context.strokeStyle = this.colours.text;
+    context.lineWidth = 2;
+    for (const lane of [0, 1]) {
+      eachPod(node, lane, area, (pod, x, y, width, height) => {
+        if (pod === this.view.pointedPod) context.strokeRect(x + 0.5, y + 0.5, Math.max(2, width - 2), height - 1);
+      });
     }
   }
 
@@ -187,8 +184,9 @@ export class Painter {
     context.fillStyle = "#0b1016";
     context.font = "10.5px system-ui, sans-serif";
     context.textBaseline = "middle";
-    const room = Math.floor((width - 8) / 6);
+    const flag = pod[5] & DO_NOT_DISRUPT ? "⚑ " : "";
+    const room = Math.floor((width - (flag ? 24 : 8)) / 6);
     const name = pod[1].length > room ? pod[1].slice(0, Math.max(1, room - 1)) + "…" : pod[1];
-    context.fillText((pod[5] & DO_NOT_DISRUPT ? "⚑ " : "") + name, x + 4, y + height / 2);
+    context.fillText(flag + name, x + 4, y + height / 2);
   }
 }

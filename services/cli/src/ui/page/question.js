@@ -1,8 +1,12 @@
-// What if: nodes gone, or objects changed. The provisioner answers; nothing in the cluster changes.
+// What if: nodes removed, or objects changed. The provisioner answers; nothing in the cluster changes.
 
-import { capital, money, month, price, whole } from "./format.js";
+import { capital, price } from "./format.js";
 import { waste } from "./model.js";
-import { el, table } from "./dom.js";
+import { el } from "./dom.js";
+import { compare } from "./compare.js";
+
+/** What can be loaded into the editor. */
+const LOADABLE = ["NodePool", "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job", "NodeOverlay"];
 
 const EXAMPLE = `apiVersion: apps/v1
 kind: Deployment
@@ -38,6 +42,11 @@ export class QuestionView {
     this.find = el("input", { type: "search", placeholder: "Find a node", "aria-label": "Find a node", oninput: () => this.fill() });
     this.text = el("textarea", { spellcheck: "false", "aria-label": "Objects in YAML or JSON" });
     this.text.value = EXAMPLE;
+    this.kind = el("select", { "aria-label": "Kind to load", onchange: () => this.names() }, ...LOADABLE.map((kind) => el("option", { value: kind }, kind)));
+    this.known = el("datalist", { id: "known-names" });
+    this.wanted = el("input", { type: "text", list: "known-names", placeholder: "name, or namespace/name", "aria-label": "Name of the object to load", onfocus: () => this.names(), onkeydown: (event) => event.key === "Enter" && this.load() });
+    this.loader = el("button", { type: "button", onclick: () => this.load() }, "Load");
+    this.loaded = el("span", { class: "dim", role: "status" });
     this.consolidate = el("input", { type: "checkbox", id: "consolidate" });
     this.answer = el("div", { "aria-live": "polite" });
     this.remove = el("button", { type: "button", class: "main", onclick: () => this.simulate() }, "Without these nodes");
@@ -45,17 +54,18 @@ export class QuestionView {
     const asking = el(
       "div",
       {},
-      el("h3", {}, "Take nodes away"),
+      el("h3", {}, "Remove nodes"),
       el("div", { class: "go" }, this.find),
       this.list,
       el("div", { class: "go" }, this.remove, el("button", { type: "button", onclick: () => (this.chosen.clear(), this.fill()) }, "None")),
       el("h3", {}, "Or change a NodePool or a workload"),
+      el("div", { class: "go" }, this.kind, this.wanted, this.known, this.loader, this.loaded),
       this.text,
       el("div", { class: "go" }, this.plan, el("label", {}, this.consolidate, " and consolidate afterwards")),
     );
     this.root = el("section", { id: "view-question", role: "tabpanel", "aria-label": "What if" }, el("div", { class: "ask" }, asking, el("div", {}, el("h3", {}, "Answer"), this.answer)));
     this.answer.append(el("p", { class: "empty" }, mayAsk ? "Ask: nothing in the cluster is changed." : "This page only shows: it was opened read-only, or is a file."));
-    this.remove.disabled = this.plan.disabled = !mayAsk;
+    this.remove.disabled = this.plan.disabled = this.loader.disabled = !mayAsk;
   }
 
   update() {
@@ -76,9 +86,36 @@ export class QuestionView {
     );
   }
 
+  /** Offers the names of the chosen kind; a person who may not list them can still type one. */
+  async names() {
+    const kind = this.kind.value;
+    if (!this.mayAsk || this.listed === kind) return;
+    this.listed = kind;
+    this.known.replaceChildren();
+    try {
+      const { names } = await ask("/objects", { kind });
+      if (this.listed === kind) this.known.replaceChildren(...names.map((name) => el("option", { value: name })));
+    } catch (error) {
+      this.loaded.textContent = String(error.message || error);
+    }
+  }
+
+  /** Puts an object of the cluster into the editor. */
+  async load() {
+    const [kind, name] = [this.kind.value, this.wanted.value.trim()];
+    if (!name) return;
+    this.loaded.textContent = "loading…";
+    try {
+      this.text.value = (await ask("/objects", { kind, name })).yaml;
+      this.loaded.textContent = kind + " " + name + " is loaded: edit it below; nothing is applied";
+    } catch (error) {
+      this.loaded.textContent = String(error.message || error);
+    }
+  }
+
   async run(button, work) {
     button.disabled = true;
-    this.answer.replaceChildren(el("p", { class: "empty" }, "The provisioner is thinking…"));
+    this.answer.replaceChildren(el("p", { class: "empty" }, "computing…"));
     try {
       this.answer.replaceChildren(...(await work()));
     } catch (error) {
@@ -91,44 +128,12 @@ export class QuestionView {
     return this.run(this.remove, async () => {
       const remove = [...this.chosen].filter((name) => this.model.nodes.has(name));
       const reply = await ask("/simulate", { remove });
-      return this.compare(reply, remove.length, reply.removed ?? remove.reduce((sum, name) => sum + this.model.nodes.get(name).price, 0));
+      const removed = remove.filter((name) => this.model.nodes.has(name));
+      return compare(this.model, reply, removed, reply.removed ?? removed.reduce((sum, name) => sum + this.model.nodes.get(name).price, 0));
     });
   }
 
   asPlan() {
-    return this.run(this.plan, async () => this.compare(await ask("/plan", { objects: this.text.value, consolidate: this.consolidate.checked }), 0, 0));
-  }
-
-  /** Today beside the answer. */
-  compare(reply, removed, removedPrice) {
-    const sum = this.model.sums();
-    const later = reply.consolidation ? reply.consolidation.after : sum.price - removedPrice + reply.added;
-    const gone = reply.consolidation ? reply.consolidation.commands.reduce((n, each) => n + each.remove.length - each.newNodes.length, 0) : 0;
-    const nodes = sum.ours - removed + reply.newNodes.length - gone;
-    const difference = later - sum.price;
-    const rows = [
-      ["Nodes of ours", whole(sum.ours), whole(nodes)],
-      ["$/h", money(sum.price), money(later)],
-      ["A month", month(sum.price), month(later)],
-      ["Difference", "", (difference > 0 ? "+" : "−") + money(Math.abs(difference)) + "/h"],
-      ["New nodes", "", whole(reply.newNodes.length)],
-      ["Pods that move or find a place", "", whole(reply.placements.length + reply.newNodes.reduce((n, node) => n + node.pods.length, 0))],
-      ["Pods without a place", whole([...this.model.pending.values()].filter((pod) => pod.reason).length), whole(reply.unschedulable.length)],
-    ];
-    const side = table([["", "name"], ["Today"], ["Then"]], rows);
-    side.className = "compare";
-    const planned = (all) => table([["New node", "name"], ["Type"], ["Capacity"], ["Zone"], ["NodePool"], ["Pods", "number"], ["$/h", "number"]], all.map((node) => [node.name, node.type, node.cap, node.zone, node.pool, String(node.pods.length), price(node.price)]));
-    const parts = [side];
-    if (reply.bound) parts.push(el("p", {}, "No plan for these pods can cost less than " + money(reply.bound) + " an hour."));
-    if (reply.newNodes.length) parts.push(el("h3", {}, "Nodes that would be made"), planned(reply.newNodes));
-    if (reply.unschedulable.length) parts.push(el("h3", {}, "Pods without a place"), table([["Pod", "name"], ["Why", "why"]], reply.unschedulable));
-    if (reply.placements.length) parts.push(el("h3", {}, "Pods that go to nodes that are there"), table([["Pod", "name"], ["Node"]], reply.placements));
-    if (reply.notReached?.length) parts.push(el("p", { class: "problem" }, reply.notReached.length + " pods were not looked at in time"));
-    for (const command of reply.consolidation?.commands || []) {
-      parts.push(el("h3", {}, command.reason + ": " + command.remove.join(", ")), el("p", {}, "saves " + money(command.saving) + "/h, " + command.moves + " pods move"));
-      if (command.newNodes.length) parts.push(planned(command.newNodes));
-    }
-    if (reply.consolidation?.staying.length) parts.push(el("h3", {}, "Nodes that stay"), table([["Node", "name"], ["Why", "why"]], reply.consolidation.staying));
-    return parts;
+    return this.run(this.plan, async () => compare(this.model, await ask("/plan", { objects: this.text.value, consolidate: this.consolidate.checked }), [], 0));
   }
 }
