@@ -30,7 +30,7 @@ export class Model {
     this.version = 0;
     /** The moment that a file shows, in seconds; a live page shows the present. */
     this.frozenAt = 0;
-    this.leaving = new Map();
+    this.disrupted = new Map();
     this.drainOf = new Map();
   }
 
@@ -60,9 +60,9 @@ export class Model {
     if (patch.plan) this.plan = patch.plan;
     if (patch.bound || patch.full) this.bound = patch.bound || null;
     if (patch.full || patch.decisions) {
-      this.leaving.clear();
+      this.disrupted.clear();
       for (const each of this.decisions.values()) {
-        if (each.kind === "disruption" && !each.ended) for (const node of each.remove) this.leaving.set(node, each);
+        if (each.kind === "disruption" && !each.ended) for (const node of each.remove) this.disrupted.set(node, each);
       }
     }
     if (patch.full || patch.drains) {
@@ -85,7 +85,7 @@ export class Model {
     if (node.phase === "deleting" || this.drainOf.has(node.claim)) return "draining";
     if (node.phase === "created" || node.phase === "launched") return "launching";
     if (node.phase === "registered") return "joining";
-    return this.leaving.has(node.name) ? "replaced" : "ready";
+    return this.disrupted.has(node.name) ? "replaced" : "ready";
   }
 
   /** What a node that is not simply there waits for, in a sentence. @param {Node} node */
@@ -99,7 +99,7 @@ export class Model {
       return drain.phase + ", " + drain.gone + " of " + drain.total + " pods gone" + (first ? "; " + first[2] : "");
     }
     if (state === "replaced") {
-      const command = this.leaving.get(node.name);
+      const command = this.disrupted.get(node.name);
       return command.reason + ": " + command.phase + (command.detail ? ", " + command.detail : "");
     }
     return "";
