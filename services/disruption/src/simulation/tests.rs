@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use consolidation::search::Methods;
 use consolidation::{PodFacts, Rest, drive, simulation_options, what_if};
+use jiff::Timestamp;
 use model::catalog::{CapacityType, InstanceType, Offering};
 use model::node::{Node, NodeState};
 use model::pod::{Pod, PodSpec};
@@ -122,11 +124,14 @@ fn cluster(seed: u64) -> (ClusterInput, Rest) {
     let kinds = Arc::new(kinds(&mut dice));
     let (pools, mut rest) = pools(&mut dice, &kinds);
     let mut input = ClusterInput { pools, ..ClusterInput::default() };
+    // The largest nodes, each a little more than a third full: together they need several.
+    let wasteful = dice.chance(25);
     for number in 0..3 + dice.below(10) {
         let name: Arc<str> = format!("node-{number}").into();
-        let kind = &kinds[usize::try_from(dice.below(kinds.len() as u64)).unwrap()];
+        let kind = usize::try_from(dice.below(kinds.len() as u64)).unwrap();
+        let kind = &kinds[if wasteful { kind | 3 } else { kind }];
         let pool: Arc<str> = ["default", "other"][usize::from(dice.chance(30))].into();
-        let capacity_type = ["on-demand", "spot"][usize::from(dice.chance(40))];
+        let capacity_type = ["on-demand", "spot"][usize::from(!wasteful && dice.chance(40))];
         let own = [
             (labels::NODEPOOL, &*pool),
             (labels::INSTANCE_TYPE, &*kind.name),
@@ -151,8 +156,10 @@ fn cluster(seed: u64) -> (ClusterInput, Rest) {
             csi_limits: BTreeMap::new(),
         });
         let empty = dice.chance(3);
-        for pod in 0..if empty { 0 } else { 1 + dice.below(4) } {
-            let cpu = [250, 500, 1000, 1500][usize::try_from(dice.below(4)).unwrap()];
+        let pods = if wasteful { 4 } else { 1 + dice.below(4) };
+        for pod in 0..if empty { 0 } else { pods } {
+            let size = usize::try_from(dice.below(4)).unwrap();
+            let cpu = [250, 500, 1000, 1500][if wasteful { 3 } else { size }];
             let spec = Arc::new(PodSpec { requests: resources(cpu, cpu), ..PodSpec::default() });
             let pending = Pod::pending("default", &format!("{name}-{pod}"), spec);
             let cost = COST_UNIT * i64::try_from(1 + dice.below(3)).unwrap();
@@ -227,9 +234,10 @@ impl Simulate for Provisioner<'_> {
             let asked: pb::SimulateRequest = request(question);
             let ids: Vec<NodeId> =
                 asked.remove_nodes.iter().filter_map(|node| self.snapshot.node_id(node)).collect();
-            let below = MicroDollars::new(asked.replacement_below_micro_usd);
+            let below = asked.replacement_below_micro_usd;
+            let below = (below > 0).then(|| MicroDollars::new(below));
             let what_if::Simulated { plan, displaced } =
-                what_if::simulate(&self.snapshot, &ids, Some(below), self.pools, &self.options, &|| true);
+                what_if::simulate(&self.snapshot, &ids, below, self.pools, &self.options, &|| true);
             let pod = |pod: &solver::PodRef| types::PodRef {
                 namespace: pod.namespace.to_string(),
                 name: pod.name.to_string(),
@@ -274,7 +282,14 @@ async fn plan_and_the_running_service_find_the_same_commands() {
         for allowance in one.allowances.values_mut() {
             allowance.insert("default".into(), 1);
         }
-        for situation in [all, one] {
+        // Every third node has drifted, the last by name first.
+        let mut drifted = all.clone();
+        for (number, entry) in drifted.entries.iter_mut().enumerate().filter(|(number, _)| number % 3 == 0) {
+            entry.methods = Methods { drift: true, ..Methods::default() };
+            let hours = i64::try_from(number).unwrap();
+            entry.drifted = Some(Timestamp::from_second(1_000_000 - 3600 * hours).unwrap());
+        }
+        for situation in [all, one, drifted] {
             let local = drive(&situation, |question| {
                 Ok(what_if::answer(&snapshot, question, &input.pools, &options, |_| false, &|| true))
             });
@@ -309,8 +324,10 @@ async fn plan_and_the_running_service_find_the_same_commands() {
             }
         }
     }
-    for method in [policy::Method::Emptiness, policy::Method::MultiNode, policy::Method::SingleNode] {
+    use policy::Method::{Drift, Emptiness, ManyForMany, MultiNode, SingleNode};
+    for method in [Emptiness, Drift, MultiNode, ManyForMany, SingleNode] {
         assert!(methods.contains_key(method.as_str()), "no {method} among {methods:?}");
     }
+    println!("{methods:?}; {replacing} replace, {refused} refused");
     assert!(replacing > 10 && refused > 0, "{replacing} replace, {refused} nodes refused: {methods:?}");
 }
