@@ -6,6 +6,7 @@ use std::sync::{
 };
 
 use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
 use super::*;
