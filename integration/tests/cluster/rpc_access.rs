@@ -1,16 +1,22 @@
 //! Who may call whom: services with their own tokens, people with grpcurl, and strangers.
 
+mod ipv6;
+mod trust;
+
 use anyhow::{Context, Result, ensure};
 use integration::kubernetes::namespace;
 use integration::rpc::{Impersonation, grpcurl};
 use integration::{Service, Stack, Test, eventually, test};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
+use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleRef, Subject};
 use kube::api::{Api, DeleteParams, ObjectMeta, PostParams};
 use proto::pricingcache::v1::pricing_cache_client::PricingCacheClient;
 use proto::pricingcache::v1::{ListUnavailableRequest, ReportUnavailableRequest};
 use tonic::Code;
+
+use ipv6::services_reach_each_other_over_ipv6_alone;
+use trust::a_malformed_trust_config_map_is_survived_and_corrected;
 
 pub(crate) fn tests() -> Vec<Test> {
     vec![
@@ -19,10 +25,14 @@ pub(crate) fn tests() -> Vec<Test> {
         test!("rpc_access", alone, a_token_for_one_service_is_refused_at_every_other),
         test!("rpc_access", alone, people_need_one_grant_to_read_and_another_to_change_something),
         test!("rpc_access", alone, services_reach_each_other_over_ipv6_alone),
+        test!("rpc_access", alone, a_malformed_trust_config_map_is_survived_and_corrected),
         test!("rpc_access", alone, a_wrong_flag_ends_the_process_with_one_line_and_status_64),
     ]
 }
 
+/// Each of them finds what it needs when it starts.
+const ORDER: [&str; 5] =
+    ["pricing-cache", "provisioner", "termination", "disruption", "interruption-watcher"];
 const REPORT: &str = "karpenter.pricingcache.v1.PricingCache/ReportUnavailable";
 const LIST: &str = "karpenter.pricingcache.v1.PricingCache/ListUnavailable";
 
@@ -69,7 +79,7 @@ async fn a_token_that_is_not_for_us_is_refused(stack: Stack) -> Result<()> {
     Ok(())
 }
 
-/// What an intruder in one service could do with the tokens that are shown to it.
+/// What an intruder in one service could do with the tokens that are shown to it, and with those that the service itself shows.
 async fn a_token_for_one_service_is_refused_at_every_other(stack: Stack) -> Result<()> {
     let read = |service| match service {
         runtime::Service::Provisioner => "karpenter.provisioner.v1.Provisioner/GetSnapshot",
@@ -80,25 +90,39 @@ async fn a_token_for_one_service_is_refused_at_every_other(stack: Stack) -> Resu
         }
         runtime::Service::PricingCache => LIST,
     };
-    let order = ["pricing-cache", "provisioner", "termination", "disruption", "interruption-watcher"];
     let running: Vec<Service> =
-        order.iter().map(|name| Service::start(&stack, name, 1, &[])).collect::<Result<_>>()?;
+        ORDER.iter().map(|name| Service::start(&stack, name, 1, &[])).collect::<Result<_>>()?;
     let mut wrong = Vec::new();
-    for made_for in runtime::Service::ALL {
-        let token = stack.token("operator", &[&made_for.audience()]).await?;
-        for (name, callee) in order.iter().zip(&running) {
+    let tokens = tokens(&stack).await?;
+    for (owner, made_for, token) in &tokens {
+        for (name, callee) in ORDER.iter().zip(&running) {
             let shown_to = runtime::Service::ALL.into_iter().find(|service| service.as_str() == *name);
             let shown_to = shown_to.context("a service")?;
-            let output = grpcurl(&stack, Some(&token), &["-d", "{}", &callee.grpc, read(shown_to)])?;
+            let output = grpcurl(&stack, Some(token), &["-d", "{}", &callee.grpc, read(shown_to)])?;
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            if said.contains("Unauthenticated") == (made_for == shown_to) {
-                wrong.push(format!("a token for {made_for}, shown to {shown_to}: {said}"));
+            if said.contains("Unauthenticated") == (*made_for == shown_to) {
+                wrong.push(format!("a token of {owner} for {made_for}, shown to {shown_to}: {said}"));
             }
         }
     }
     running.iter().rev().try_for_each(|service| service.stop(&stack))?;
     ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+    println!("{} tokens were each shown to {} services", tokens.len(), running.len());
     Ok(())
+}
+
+/// A person's tokens and those that the running services show, by owner and by the callee that they are made for.
+async fn tokens(stack: &Stack) -> Result<Vec<(String, runtime::Service, String)>> {
+    let mut tokens = Vec::new();
+    for callee in runtime::Service::ALL {
+        tokens.push(("a person".to_owned(), callee, stack.token("operator", &[&callee.audience()]).await?));
+        for owner in runtime::Service::ALL.into_iter().filter(|owner| *owner != callee) {
+            let file = stack.dir().join("sa").join(owner.as_str()).join("rpc").join(callee.as_str());
+            let token = std::fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
+            tokens.push((owner.to_string(), callee, token.trim().to_owned()));
+        }
+    }
+    Ok(tokens)
 }
 
 async fn people_need_one_grant_to_read_and_another_to_change_something(stack: Stack) -> Result<()> {
@@ -157,7 +181,8 @@ async fn people_need_one_grant_to_read_and_another_to_change_something(stack: St
     outcome
 }
 
-fn binding(space: &str, role: &str) -> ClusterRoleBinding {
+/// Gives a role of the chart to the account `person` of a namespace.
+pub(crate) fn binding(space: &str, role: &str) -> ClusterRoleBinding {
     ClusterRoleBinding {
         metadata: ObjectMeta { name: Some(format!("{space}-{role}")), ..ObjectMeta::default() },
         role_ref: RoleRef {
@@ -172,22 +197,6 @@ fn binding(space: &str, role: &str) -> ClusterRoleBinding {
             ..Subject::default()
         }]),
     }
-}
-
-async fn services_reach_each_other_over_ipv6_alone(stack: Stack) -> Result<()> {
-    let callee = Service::start(&stack, "pricing-cache", 1, &["--grpc-addr=[::1]:0"])?;
-    let trust: Api<ConfigMap> = Api::namespaced(stack.admin().await?, "kube-system");
-    let published = trust.get("karpenter-pricing-cache-trust").await?.data.unwrap_or_default();
-    // Ready only when it has the catalogue from pricing-cache.
-    let caller = Service::start(&stack, "provisioner", 1, &[])?;
-    let answer = report_as(&stack, runtime::Service::Provisioner).await?;
-    caller.stop(&stack)?;
-    callee.stop(&stack)?;
-    let addresses: Vec<&String> =
-        published.iter().filter(|(key, _)| key.ends_with(".addr")).map(|(_, addr)| addr).collect();
-    ensure!(addresses.iter().all(|addr| addr.starts_with("[::1]:")), "published {addresses:?}");
-    ensure!(was_let_in(answer), "over IPv6 the provisioner was answered {answer:?}");
-    Ok(())
 }
 
 async fn a_wrong_flag_ends_the_process_with_one_line_and_status_64(_stack: Stack) -> Result<()> {
