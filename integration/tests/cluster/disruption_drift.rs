@@ -3,10 +3,12 @@
 
 use anyhow::{Context, Result, ensure};
 use api::{EC2NodeClass, conditions};
-use integration::{Stack, Test, aws, eventually, test};
+use integration::history::{History, is_deleting};
+use integration::{Service, Stack, Test, aws, eventually, test};
 use kube::ResourceExt as _;
 use kube::api::{Api, Patch, PatchParams};
 use model::labels;
+use proto::disruption::v1::CommandPhase;
 use serde_json::{Value, json};
 
 use crate::disruption_scene::{QUICK, Scene, pool};
@@ -14,6 +16,7 @@ use crate::disruption_scene::{QUICK, Scene, pool};
 pub(crate) fn tests() -> Vec<Test> {
     vec![
         test!("disruption", alone, every_kind_of_drift_is_told_by_its_reason_and_taken_back),
+        test!("disruption", alone, claims_that_were_taken_over_drift_by_what_their_instances_are),
         test!("disruption", alone, reserved_capacity_is_used_first_and_drifts_when_it_is_not_chosen_any_more),
     ]
 }
@@ -129,6 +132,62 @@ async fn every_kind_of_drift_is_told_by_its_reason_and_taken_back(stack: Stack) 
 
     ensure!(all.scene.node_names().await?.contains(&node), "a budget of none lets no node go");
     all.scene.end().await
+}
+
+/// What a claim says that only our own launch writes on it.
+const OURS: [&str; 4] =
+    [labels::LAUNCHED_SUBNET, labels::LAUNCHED_SECURITY_GROUPS, labels::TRACEPARENT, labels::PROMISED_PODS];
+
+/// As after a take-over: nobody wrote down with which security groups the nodes were launched, and meanwhile those of the class changed.
+async fn claims_that_were_taken_over_drift_by_what_their_instances_are(stack: Stack) -> Result<()> {
+    let mut scene = Scene::new(stack, "adopted", pool(json!({"consolidateAfter": "Never"}))).await?;
+    let nodes = scene.spread("app", 2, "1", json!({})).await?;
+    let classes: Api<EC2NodeClass> = Api::all(scene.workload.client.clone());
+    let status = classes.get(&scene.workload.name).await?.status.context("what the class stands for")?;
+    let groups: Vec<String> = status.security_groups.iter().flatten().map(|group| group.id.clone()).collect();
+    ensure!(groups.len() > 1, "one of several can be left out: {groups:?}");
+    let launched = async || -> Result<Vec<Option<String>>> {
+        let claims = scene.workload.claims().await?;
+        let own = |claim: &api::NodeClaim| claim.annotations().get(labels::LAUNCHED_SECURITY_GROUPS).cloned();
+        Ok(claims.iter().map(own).collect())
+    };
+    let before = launched().await?;
+    ensure!(before.iter().all(Option::is_some), "{before:?}");
+    let old: Vec<String> = scene.workload.claims().await?.iter().map(|claim| claim.name_any()).collect();
+
+    scene.others[1].stop(&scene.stack)?;
+    let off: serde_json::Map<String, Value> =
+        OURS.iter().map(|key| ((*key).to_owned(), Value::Null)).collect();
+    let off = Patch::Merge(json!({"metadata": {"annotations": off}}));
+    for claim in scene.workload.claims().await? {
+        scene.claims().patch(&claim.name_any(), &PatchParams::default(), &off).await?;
+    }
+    ensure!(launched().await?.iter().all(Option::is_none), "nothing is written");
+    let history = History::of_pool(&scene.workload.client, &scene.workload.name).await?;
+    let one = Patch::Merge(json!({"spec": {"securityGroupSelectorTerms": [{"id": groups[0]}]}}));
+    classes.patch(&scene.workload.name, &PatchParams::default(), &one).await?;
+    scene.others[1] = Service::start(&scene.stack, "provisioner", 1, &[])?;
+    for node in &nodes {
+        let command = scene.ended_command(node, CommandPhase::Done).await?;
+        ensure!(command.reason == "Drifted", "{command:?}");
+    }
+    // From the first trace of a command on, a claim says what its instance has, and that it drifted for that.
+    for state in history.states()? {
+        for claim in state.values().filter(|claim| old.contains(&claim.name_any())) {
+            let taken = claim.annotations().contains_key(labels::COMMAND) || is_deleting(claim);
+            let conditions = claim.status.as_ref().and_then(|s| s.conditions.as_deref()).unwrap_or_default();
+            let drifted = conditions::find(conditions, "Drifted").map(|found| found.reason.as_str());
+            let groups = claim.annotations().get(labels::LAUNCHED_SECURITY_GROUPS);
+            ensure!(
+                !taken || (drifted == Some("SecurityGroupDrift") && before.contains(&groups.cloned())),
+                "{} is replaced with {groups:?}, drifted: {drifted:?}; launched with {before:?}",
+                claim.name_any()
+            );
+        }
+    }
+    scene.workload.running("app", 2).await?;
+    scene.all_claims("Drifted", false).await?;
+    scene.end().await
 }
 
 async fn reserved_capacity_is_used_first_and_drifts_when_it_is_not_chosen_any_more(

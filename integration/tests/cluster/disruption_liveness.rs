@@ -3,16 +3,19 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use integration::workload::Workload;
-use integration::{Stack, Test, aws, eventually, test};
+use integration::{Stack, Test, aws, eventually, patiently, test};
+use jiff::SignedDuration;
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt as _;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use model::labels;
 use proto::disruption::v1::CommandPhase;
 use serde_json::{Value, json};
@@ -27,11 +30,51 @@ pub(crate) fn tests() -> Vec<Test> {
     ]
 }
 
-/// One budget covers the pods of all nodes, and closes while their replacements boot.
+/// Keeps a pod of the local cluster Pending for as long as it has it.
+const STAYS_PENDING: &str = "localstack/stay-pending";
+/// From the binding of a pod until it is ready.
+const BECOMES_READY: SignedDuration = SignedDuration::from_secs(2);
+
+/// Lets every pod become ready a while after it was bound, as one that has to warm up. Never ends.
+async fn late_readiness(scene: &Scene) -> Result<()> {
+    let now_ready = Patch::Merge(json!({"metadata": {"annotations": {STAYS_PENDING: null}}}));
+    let is_due = |pod: &Pod| {
+        let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref());
+        let bound =
+            conditions.into_iter().flatten().find(|c| c.type_ == "PodScheduled" && c.status == "True");
+        let since = bound.and_then(|condition| Some(condition.last_transition_time.as_ref()?.0));
+        pod.annotations().contains_key(STAYS_PENDING)
+            && since.is_some_and(|since| jiff::Timestamp::now().duration_since(since) >= BECOMES_READY)
+    };
+    loop {
+        for pod in scene.pods().list(&ListParams::default()).await?.items.iter().filter(|pod| is_due(pod)) {
+            match scene.pods().patch(&pod.name_any(), &PatchParams::default(), &now_ready).await {
+                Err(kube::Error::Api(status)) if status.code == 404 => {}
+                outcome => drop(outcome?),
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
 async fn a_roll_under_one_budget_launches_once_for_each_node(stack: Stack) -> Result<()> {
-    const NODES: u32 = 4;
     let scene = Scene::new(stack, "roll", pool(json!({"consolidateAfter": "Never"}))).await?;
-    let old: BTreeSet<String> = scene.spread("app", NODES, "1", json!({})).await?.into_iter().collect();
+    tokio::select! {
+        rolled = roll_under_one_budget(&scene) => rolled?,
+        failed = late_readiness(&scene) => failed?,
+    }
+    scene.end().await
+}
+
+/// One budget covers the pods of all nodes, and closes while their replacements boot.
+async fn roll_under_one_budget(scene: &Scene) -> Result<()> {
+    const NODES: u32 = 20;
+    scene.spread("app", 0, "1", json!({})).await?;
+    let late = json!({"spec": {"template": {"metadata": {"annotations": {STAYS_PENDING: "true"}}}}});
+    scene.workload.deployments().patch("app", &PatchParams::default(), &Patch::Merge(late)).await?;
+    scene.workload.scale("app", NODES).await?;
+    let old: BTreeSet<String> = scene.workload.running("app", NODES as usize).await?.into_iter().collect();
+    ensure!(old.len() == NODES as usize, "one pod a node: {old:?}");
     let budgets: Api<PodDisruptionBudget> =
         Api::namespaced(scene.workload.client.clone(), &scene.workload.name);
     let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "app"},
@@ -64,7 +107,8 @@ async fn a_roll_under_one_budget_launches_once_for_each_node(stack: Stack) -> Re
     ensure!(ready().await? == NODES as i32, "a pod was evicted past its budget");
     allow(1).await?;
     let seen = Mutex::new((BTreeSet::new(), NODES as i32));
-    eventually("all nodes to be replaced", || async {
+    // One pod after the other moves and becomes ready.
+    patiently(3, "all nodes to be replaced", || async {
         let (ready, claims) = (ready().await?, scene.workload.claims().await?);
         {
             let (launched, fewest) = &mut *seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -77,15 +121,16 @@ async fn a_roll_under_one_budget_launches_once_for_each_node(stack: Stack) -> Re
     .await?;
     aws::delete(&scene.stack, "/boot")?;
     let (launched, fewest) = seen.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let made = launched.len();
+    let made = launched.len() - NODES as usize;
     ensure!(fewest >= NODES as i32 - 1, "only {fewest} of {NODES} pods were ready at one time");
-    ensure!(made == 2 * NODES as usize, "{made} claims for {NODES} nodes: {launched:?}");
+    ensure!(made <= NODES as usize + 1, "{made} launches for {NODES} nodes: {launched:?}");
     let replacements = |outcome: &str| {
         scene.disruption.metric("karpenter_disruption_replacements_total", &format!("outcome=\"{outcome}\""))
     };
-    ensure!(replacements("used")? == f64::from(NODES) && replacements("dropped")? == 0.0, "all are used");
+    let (used, dropped) = (replacements("used")?, replacements("dropped")?);
+    ensure!(used >= f64::from(NODES) && dropped <= 1.0, "{used} used, {dropped} dropped");
     scene.workload.running("app", NODES as usize).await?;
-    scene.end().await
+    Ok(())
 }
 
 /// Denies the disrupted taint on one node.

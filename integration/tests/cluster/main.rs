@@ -10,6 +10,7 @@ mod disruption_drift;
 mod disruption_limits;
 mod disruption_liveness;
 mod disruption_methods;
+mod disruption_requests;
 mod disruption_scene;
 mod disruption_soak;
 mod interruption;
@@ -89,6 +90,7 @@ fn main() -> ExitCode {
     tests.extend(disruption_limits::tests());
     tests.extend(disruption_liveness::tests());
     tests.extend(disruption_methods::tests());
+    tests.extend(disruption_requests::tests());
     tests.extend(disruption_bad_input::tests());
     tests.extend(disruption_soak::tests());
     tests.extend(traces::tests());
