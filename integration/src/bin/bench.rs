@@ -10,6 +10,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
+use integration::browser;
 use integration::figures::{self, Figure, Measurement};
 use integration::stack::root;
 use serde::Deserialize;
@@ -43,6 +44,22 @@ struct SolverRow {
     reference: String,
 }
 
+/// What `page-bench` prints.
+#[derive(Deserialize)]
+struct Drawn {
+    /// At the slowest zoom.
+    fps: f64,
+    nodes: usize,
+    pods: usize,
+    zooms: Vec<Zoom>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Zoom {
+    slowest_frame_ms: f64,
+}
+
 fn main() -> Result<ExitCode> {
     let options = Options::parse();
     let baseline_file = root().join("integration/baseline.json");
@@ -60,6 +77,9 @@ fn main() -> Result<ExitCode> {
     }
     if options.elasticmq.is_none() {
         println!("bench-interruption was not run: it needs --elasticmq");
+    }
+    if browser::chromium().is_none() {
+        println!("page-bench was skipped: no Chromium on the PATH");
     }
     let baseline: Option<Measurement> =
         baseline_file.exists().then(|| figures::load(&baseline_file)).transpose()?;
@@ -113,6 +133,9 @@ fn programs(options: &Options) -> Vec<Program> {
         let arguments = given("--elasticmq", &options.elasticmq);
         all.push(Program { name: "bench-interruption", arguments });
     }
+    if browser::chromium().is_some() {
+        all.push(Program { name: "page-bench", arguments: Vec::new() });
+    }
     all.retain(|program| options.only.as_ref().is_none_or(|only| program.name.contains(only.as_str())));
     all
 }
@@ -122,7 +145,11 @@ impl Program {
         let directory = std::env::current_exe()?.parent().context("this program's directory")?.to_owned();
         let mut command = Command::new(directory.join(self.name));
         command.args(&self.arguments).stdin(Stdio::null());
-        if self.name == "solver-bench" { solver(command) } else { cluster(command, self.name) }
+        match self.name {
+            "solver-bench" => solver(command),
+            "page-bench" => page(command),
+            name => cluster(command, name),
+        }
     }
 }
 
@@ -136,6 +163,25 @@ fn solver(mut command: Command) -> Result<Vec<Figure>> {
         row.figures.into_iter().map(move |figure| Figure { note: note.clone(), ..figure })
     };
     Ok(rows.into_iter().flat_map(noted).collect())
+}
+
+/// One line. The frames are those of this machine's software rendering.
+fn page(mut command: Command) -> Result<Vec<Figure>> {
+    let output = command.stderr(Stdio::inherit()).output().context("start it")?;
+    ensure!(output.status.success(), "ended with {}", output.status);
+    let drawn: Drawn = serde_json::from_slice(&output.stdout).context("read what it measured")?;
+    ensure!(
+        drawn.nodes == 5_000 && drawn.pods == 150_000,
+        "it drew {} nodes, {} pods",
+        drawn.nodes,
+        drawn.pods
+    );
+    let slowest = drawn.zooms.iter().map(|zoom| zoom.slowest_frame_ms).fold(0.0, f64::max);
+    Ok(vec![
+        Figure::new("live page, 5,000 nodes / 150,000 pods, frames per second", drawn.fps, "/s")
+            .at_least(30.0),
+        Figure::new("live page, 5,000 nodes / 150,000 pods, slowest frame", slowest, "ms"),
+    ])
 }
 
 /// Its figures are in a file of their own: it prints as it goes.

@@ -2,18 +2,19 @@
 //! provisioner's answers.
 
 use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use integration::rpc::Impersonation;
 use integration::workload::Workload;
-use integration::{Stack, Test, eventually, rpc, test};
+use integration::{Stack, Test, eventually, test};
 use proto::provisioner::v1::PlanRequest;
 use proto::provisioner::v1::provisioner_client::ProvisionerClient;
 use serde_json::{Map, Value, json};
 
+use crate::live_page_scene::Ui;
 use crate::provisioning::{services, stop};
 
 pub(crate) fn tests() -> Vec<Test> {
@@ -22,30 +23,20 @@ pub(crate) fn tests() -> Vec<Test> {
 
 /// The command, and the picture that its stream adds up to.
 struct Page {
-    process: Child,
-    url: String,
+    ui: Ui,
     picture: Arc<Mutex<Map<String, Value>>>,
 }
 
 impl Page {
     fn open(stack: &Stack) -> Result<Self> {
-        let mut command = Command::new(rpc::binary("provisioner")?.with_file_name("kubectl-karpenter"));
-        command.args(["ui", "--no-open"]).env("KUBECONFIG", stack.var("KUBECONFIG")?);
-        for service in ["PROVISIONER", "DISRUPTION", "TERMINATION", "PRICING_CACHE"] {
-            command.env_remove(format!("GRPC_{service}"));
-        }
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut process = command.spawn().with_context(|| format!("{command:?}"))?;
-        let mut url = String::new();
-        BufReader::new(process.stdout.take().context("piped")?).read_line(&mut url)?;
-        let page = Self { process, url: url.trim().to_owned(), picture: Arc::default() };
-        ensure!(page.url.starts_with("http://127.0.0.1:"), "it printed {url:?}");
+        let ui = Ui::open(Path::new(stack.var("KUBECONFIG")?), &[])?;
+        let page = Self { ui, picture: Arc::default() };
         page.follow()?;
         Ok(page)
     }
 
     fn follow(&self) -> Result<()> {
-        let stream = ureq::get(format!("{}events", self.url)).call()?;
+        let stream = ureq::get(format!("{}events", self.ui.url)).call()?;
         let picture = Arc::clone(&self.picture);
         // Ends with the command.
         std::thread::spawn(move || {
@@ -64,15 +55,8 @@ impl Page {
     }
 
     fn ask(&self, what: &str, question: &Value) -> Result<Value> {
-        let mut answer = ureq::post(format!("{}{what}", self.url)).send_json(question)?;
+        let mut answer = ureq::post(format!("{}{what}", self.ui.url)).send_json(question)?;
         Ok(answer.body_mut().read_json()?)
-    }
-}
-
-impl Drop for Page {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 
@@ -104,9 +88,9 @@ async fn a_scale_up_appears_on_the_page_and_its_questions_are_answered(stack: St
         Ok((live("provisioner") && live("termination")).then_some(()))
     })
     .await?;
-    let html = ureq::get(&page.url).call()?.into_body().read_to_string()?;
+    let html = ureq::get(&page.ui.url).call()?.into_body().read_to_string()?;
     ensure!(html.starts_with("<!doctype html>") && html.contains("Content-Security-Policy"), "{html}");
-    let foreign = ureq::get(&page.url).header("host", "evil.example").call();
+    let foreign = ureq::get(&page.ui.url).header("host", "evil.example").call();
     ensure!(matches!(foreign, Err(ureq::Error::StatusCode(403))), "another name was answered: {foreign:?}");
 
     workload.deploy("web", 3, "500m", json!({})).await?;
