@@ -27,6 +27,7 @@ mod live_page_rights;
 mod live_page_scene;
 mod nodeclass;
 mod outage;
+mod partition;
 mod plan_live;
 mod pricing;
 mod pricing_bad_input;
@@ -72,6 +73,7 @@ fn main() -> ExitCode {
     tests.extend(interruption_replacement::tests());
     tests.extend(interruption_soak::tests());
     tests.extend(outage::tests());
+    tests.extend(partition::tests());
     tests.extend(lifecycle::tests());
     tests.extend(live_page::tests());
     tests.extend(live_page_browser::tests());
