@@ -1,5 +1,7 @@
 //! AWS's warnings, end to end: through EventBridge and SQS into drains, with real services and a real API server.
 
+mod accounts;
+
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -12,6 +14,7 @@ use serde_json::{Value, json};
 use crate::interruption_scene::{Interruptions, SERVICE, queue_url, queued, send, spot_warning, sqs};
 use crate::removal_scene::Options;
 use crate::termination_soak::are_gone;
+use accounts::a_message_of_another_account_is_refused_unless_a_setting_names_it;
 
 const RECEIVED: &str = "karpenter_interruption_received_messages_total";
 
@@ -21,6 +24,7 @@ pub(crate) fn tests() -> Vec<Test> {
         test!("interruption", alone, every_other_kind_of_message_is_acted_on_or_only_told),
         test!("interruption", alone, bad_messages_are_counted_explained_and_removed)
             .expecting(&["message removed without being handled"]),
+        test!("interruption", alone, a_message_of_another_account_is_refused_unless_a_setting_names_it),
         test!("interruption", alone, a_message_waits_for_a_termination_service_that_is_away),
         test!("interruption", alone, a_queue_deleted_and_made_again_is_read_again)
             .expecting(&["the interruption queue cannot be read"]),
