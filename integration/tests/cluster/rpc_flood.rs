@@ -1,7 +1,10 @@
-//! Strangers and people who call without end, while EC2 takes nodes back: what services hand each other is not held up.
+//! Strangers and people who call without end, while EC2 takes nodes back and pods wait: what services hand each other is not held
+//! up, and no decision is slowed down.
+
+mod decisions;
+mod flood;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -12,15 +15,18 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::{Api, ObjectMeta, PostParams};
 use proto::termination::v1::ListDrainsRequest;
 use proto::termination::v1::termination_client::TerminationClient;
-use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 use tonic::metadata::{Ascii, MetadataValue};
-use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
+use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
 
 use crate::interruption_scene::Interruptions;
+use decisions::strangers_slow_no_decision_by_more_than_a_fifth;
+use flood::{Call, Callers, Flood};
 
 pub(crate) fn tests() -> Vec<Test> {
-    vec![test!("rpc_flood", soak, an_interruption_is_handed_over_within_a_second_of_a_flood_of_calls)]
+    vec![
+        test!("rpc_flood", soak, an_interruption_is_handed_over_within_a_second_of_a_flood_of_calls),
+        test!("rpc_flood", soak, strangers_slow_no_decision_by_more_than_a_fifth),
+    ]
 }
 
 /// Of each kind of caller.
@@ -32,34 +38,34 @@ const WARNED: usize = 10;
 #[derive(Clone)]
 enum Shown {
     Nothing,
-    /// A real token of an account that may call nothing.
+    /// A real token of an account.
     Valid(String),
-    /// Another one each time: in form a token for this service, of a signature that nobody made.
-    Random,
+    /// Another one each time: in form a token with these claims, of a signature that nobody made.
+    Random(&'static str),
 }
 
 async fn an_interruption_is_handed_over_within_a_second_of_a_flood_of_calls(stack: Stack) -> Result<()> {
     let all = Interruptions::new(stack, "flood", &[]).await?;
     let quiet = slowest(&all, 0).await?;
 
-    let (calls, stop) = (Arc::new(AtomicU64::new(0)), CancellationToken::new());
-    let mut flood = JoinSet::new();
-    let kinds = [Shown::Nothing, Shown::Valid(ordinary_token(all.stack()).await?), Shown::Random];
-    for shown in kinds {
-        for _ in 0..CONNECTIONS {
-            let channel = connect(all.stack(), &all.scene.service).await?;
-            for _ in 0..CALLS_AT_ONCE {
-                flood.spawn(call_without_end(channel.clone(), shown.clone(), calls.clone(), stop.clone()));
-            }
-        }
-    }
+    let callee = runtime::Service::Termination;
+    let (_, stranger) = token_of(all.stack(), "person", &callee.audience()).await?;
+    let callers = [Shown::Nothing, Shown::Valid(stranger), Shown::Random(FORGED)].map(|shown| Callers {
+        call: question(shown),
+        connections: CONNECTIONS,
+        at_once: CALLS_AT_ONCE,
+        // As fast as they are answered.
+        every: Duration::from_millis(1),
+    });
+    let flood = Flood::new(endpoint(all.stack(), &all.scene.service, callee)?, callers.into());
+    flood.set_loud(true);
     tokio::time::sleep(Duration::from_secs(5)).await;
     let loud = slowest(&all, WARNED).await?;
-    stop.cancel();
-    while flood.join_next().await.is_some() {}
+    let [calls, ..] = flood.counts();
+    flood.end()?;
     let refused = all.scene.service.metric("karpenter_rpc_refused_total", "")?;
     println!(
-        "{WARNED} warnings: handed over in {quiet:?} at most, under a flood of {calls:?} calls in {loud:?}"
+        "{WARNED} warnings: handed over in {quiet:?} at most, under a flood of {calls} calls in {loud:?}"
     );
     ensure!(refused > 1000.0, "that was no flood: {refused} calls were refused");
     ensure!(
@@ -85,49 +91,49 @@ async fn slowest(all: &Interruptions, first: usize) -> Result<Duration> {
     Ok(slowest)
 }
 
-async fn ordinary_token(stack: &Stack) -> Result<String> {
+fn question(shown: Shown) -> Call {
+    Arc::new(move |channel, number| {
+        let request = with_token(ListDrainsRequest::default(), &shown, number);
+        Box::pin(async move { TerminationClient::new(channel).list_drains(request).await.map(drop) })
+    })
+}
+
+/// An account without any grant in a namespace of its own, and its token for that audience.
+async fn token_of(stack: &Stack, name: &str, audience: &str) -> Result<(String, String)> {
     let client = stack.admin().await?;
     let space = namespace(&client, "flood").await?;
     let accounts: Api<ServiceAccount> = Api::namespaced(client, &space);
     let account = ServiceAccount {
-        metadata: ObjectMeta { name: Some("ordinary".to_owned()), ..ObjectMeta::default() },
+        metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() },
         ..ServiceAccount::default()
     };
     accounts.create(&PostParams::default(), &account).await?;
-    let audiences = vec![runtime::Service::Termination.audience()];
-    let spec = TokenRequestSpec { audiences, ..TokenRequestSpec::default() };
+    let spec = TokenRequestSpec { audiences: vec![audience.to_owned()], ..TokenRequestSpec::default() };
     let request = TokenRequest { spec, ..TokenRequest::default() };
-    let issued = accounts.create_token_request("ordinary", &PostParams::default(), &request).await?;
-    Ok(issued.status.context("a token was issued")?.token)
+    let issued = accounts.create_token_request(name, &PostParams::default(), &request).await?;
+    Ok((space, issued.status.context("a token was issued")?.token))
 }
 
-async fn connect(stack: &Stack, service: &Service) -> Result<Channel> {
+fn endpoint(stack: &Stack, service: &Service, callee: runtime::Service) -> Result<Endpoint> {
     let trust = std::fs::read_to_string(stack.dir().join("trust.pem"))?;
-    let name = runtime::Service::Termination.dns_name("kube-system");
+    let name = callee.dns_name("kube-system");
     let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(trust)).domain_name(name);
-    Ok(Endpoint::from_shared(format!("https://{}", service.grpc))?.tls_config(tls)?.connect().await?)
+    Ok(Endpoint::from_shared(format!("https://{}", service.grpc))?.tls_config(tls)?)
 }
 
-async fn call_without_end(channel: Channel, shown: Shown, calls: Arc<AtomicU64>, stop: CancellationToken) {
-    let mut client = TerminationClient::new(channel);
-    while !stop.is_cancelled() {
-        let number = calls.fetch_add(1, Ordering::Relaxed);
-        let mut request = tonic::Request::new(ListDrainsRequest::default());
-        let token = match &shown {
-            Shown::Nothing => None,
-            Shown::Valid(token) => Some(token.clone()),
-            Shown::Random => Some(forged(number)),
-        };
-        let token = token.and_then(|token| format!("Bearer {token}").parse::<MetadataValue<Ascii>>().ok());
-        if let Some(token) = token {
-            request.metadata_mut().insert("authorization", token);
-        }
-        let _ = tokio::time::timeout(Duration::from_secs(30), client.list_drains(request)).await;
+fn with_token<T>(message: T, shown: &Shown, number: u64) -> tonic::Request<T> {
+    let mut request = tonic::Request::new(message);
+    let token = match shown {
+        Shown::Nothing => None,
+        Shown::Valid(token) => Some(token.clone()),
+        Shown::Random(claims) => Some(format!("eyJhbGciOiJSUzI1NiJ9.{claims}.{number:032x}")),
+    };
+    let token = token.and_then(|token| format!("Bearer {token}").parse::<MetadataValue<Ascii>>().ok());
+    if let Some(token) = token {
+        request.metadata_mut().insert("authorization", token);
     }
+    request
 }
 
-/// `{"aud":["termination.rpc.karpenter.sh"],"exp":4102444800}`, and a signature that differs each time.
-fn forged(number: u64) -> String {
-    let claims = "eyJhdWQiOlsidGVybWluYXRpb24ucnBjLmthcnBlbnRlci5zaCJdLCJleHAiOjQxMDI0NDQ4MDB9";
-    format!("eyJhbGciOiJSUzI1NiJ9.{claims}.{number:032x}")
-}
+/// `{"aud":["termination.rpc.karpenter.sh"],"exp":4102444800}`.
+const FORGED: &str = "eyJhdWQiOlsidGVybWluYXRpb24ucnBjLmthcnBlbnRlci5zaCJdLCJleHAiOjQxMDI0NDQ4MDB9";
