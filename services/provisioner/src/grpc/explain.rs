@@ -6,6 +6,7 @@ use model::pod::Pod;
 use proto::provisioner::v1 as pb;
 use runtime::Settings;
 use solver::{Effort, Options, PodRef};
+use tokio_util::sync::CancellationToken;
 
 use super::{misses, wire};
 use crate::cluster::{ClusterView, PodFacts};
@@ -31,6 +32,7 @@ pub(super) fn answer(
     verdicts: &Verdicts,
     settings: &Settings,
     replica: &str,
+    gone: &CancellationToken,
 ) -> pb::ExplainPodResponse {
     let mut answer = pb::ExplainPodResponse {
         snapshot: Some(wire::version(view, replica)),
@@ -71,7 +73,8 @@ pub(super) fn answer(
     }
     let options = Options { effort: Effort::Quick, ..schedule::options(settings) };
     let deadline = Instant::now() + LIMIT;
-    let plan = solver::solve(&view.snapshot, &options, &|| Instant::now() < deadline);
+    let keep_going = || Instant::now() < deadline && !gone.is_cancelled();
+    let plan = solver::solve(&view.snapshot, &options, &keep_going);
     let key = PodRef { namespace: pod.namespace.clone(), name: pod.name.clone() };
     let Some(why) = solver::explain(&view.snapshot, &pod.namespace, &pod.name, Some(&plan), &options) else {
         answer.summary = "arrived just now; ask again in a moment".to_owned();
@@ -86,7 +89,7 @@ pub(super) fn answer(
         answer.node = node.node.to_string();
     }
     if answer.node.is_empty() {
-        answer.node_rejections = misses::of(view, &pod.spec);
+        answer.node_rejections = misses::of(view, pod, &options, &keep_going);
     }
     answer.summary =
         if answer.planned.is_none() && answer.node.is_empty() { why.to_string() } else { why.verdict };

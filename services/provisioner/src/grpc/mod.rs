@@ -2,6 +2,7 @@
 
 mod consolidate;
 mod explain;
+mod limits;
 mod misses;
 mod plan;
 mod replacements;
@@ -69,11 +70,18 @@ impl Handler {
     }
 }
 
-/// Runs what computes for long on the pool for that.
-async fn computed<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Status> {
+/// Runs what computes for long on the pool for that. A call is dropped when its caller disconnects: the token is cancelled then,
+/// and work that has not begun never does.
+async fn computed<T: Send + 'static>(
+    work: impl FnOnce(&CancellationToken) -> T + Send + 'static,
+) -> Result<T, Status> {
     let span = tracing::Span::current();
-    let outcome = tokio::task::spawn_blocking(move || span.in_scope(work)).await;
-    outcome.map_err(|error| Status::internal(format!("the computation failed: {error}")))
+    let gone = CancellationToken::new();
+    let _caller = gone.clone().drop_guard();
+    let begin = move || (!gone.is_cancelled()).then(|| span.in_scope(|| work(&gone)));
+    let outcome = tokio::task::spawn_blocking(begin).await;
+    let outcome = outcome.map_err(|error| Status::internal(format!("the computation failed: {error}")))?;
+    outcome.ok_or_else(|| Status::cancelled("the caller has disconnected"))
 }
 
 #[tonic::async_trait]
@@ -86,7 +94,8 @@ impl Provisioner for Handler {
         let view = self.view().await?;
         let view = simulate::with_added(view, &question).await?;
         let (settings, replica) = (Arc::clone(&self.deps.settings), Arc::clone(&self.deps.replica));
-        let answer = computed(move || simulate::answer(&view, &question, &settings, &replica)).await??;
+        let answer =
+            computed(move |gone| simulate::answer(&view, &question, &settings, &replica, gone)).await??;
         Ok(Response::new(answer))
     }
 
@@ -99,9 +108,13 @@ impl Provisioner for Handler {
         let view = self.view().await?;
         let deps = self.deps.clone();
         let at_once = std::thread::available_parallelism().map_or(2, usize::from);
-        let answers = request.into_inner().map(move |asked| {
+        // Dropped with the stream of answers, when the caller disconnects: so are the questions that are being computed.
+        let answers = request.into_inner().enumerate().map(move |(index, asked)| {
             let (view, deps) = (Arc::clone(&view), deps.clone());
-            async move { simulate::one_of_many(view, deps, asked?).await }
+            async move {
+                limits::check_question(index)?;
+                simulate::one_of_many(view, deps, asked?).await
+            }
         });
         Ok(Response::new(answers.buffer_unordered(at_once).boxed()))
     }
@@ -133,10 +146,8 @@ impl Provisioner for Handler {
             false => None,
         };
         let (deps, offer) = (self.deps.clone(), self.deps.catalog.latest());
-        let gone = CancellationToken::new();
-        // Dropped with this call: when the caller disconnects, the computation ends too.
-        let _caller = gone.clone().drop_guard();
-        let answer = computed(move || plan::answer(&view, &offer, &change, holding, &deps, &gone)).await??;
+        let answer =
+            computed(move |gone| plan::answer(&view, &offer, &change, holding, &deps, gone)).await??;
         Ok(Response::new(answer))
     }
 
@@ -163,8 +174,10 @@ impl Provisioner for Handler {
         }
         let (settings, replica) = (Arc::clone(&self.deps.settings), Arc::clone(&self.deps.replica));
         let decided = Arc::clone(&self.verdicts.borrow());
-        let answer =
-            computed(move || explain::answer(&view, &facts, &decided.verdicts, &settings, &replica)).await?;
+        let answer = computed(move |gone| {
+            explain::answer(&view, &facts, &decided.verdicts, &settings, &replica, gone)
+        })
+        .await?;
         Ok(Response::new(answer))
     }
 

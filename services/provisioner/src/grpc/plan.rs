@@ -24,7 +24,7 @@ use solver::{Effort, Options, Snapshot};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-use super::{consolidate, simulate, wire};
+use super::{consolidate, limits, simulate, wire};
 use crate::catalog::Offer;
 use crate::cluster::{ClusterView, Holding, usable_pools};
 use crate::deps::Deps;
@@ -55,14 +55,13 @@ enum Object {
     },
 }
 
-/// Pods of all workloads of one request together; a request is small however many it asks for.
-const MOST_REPLICAS: usize = 50_000;
-
 /// Kinds that can be left out.
 const REMOVABLE: [&str; 5] = ["NodePool", "Node", "Pod", "DaemonSet", "NodeOverlay"];
 
 impl Change {
     pub(super) fn read(request: pb::PlanRequest) -> Result<Self, Status> {
+        limits::check("objects_json", request.objects_json.len(), limits::OBJECTS)?;
+        limits::check("remove_objects", request.remove_objects.len(), limits::OBJECTS)?;
         let mut objects = Vec::new();
         for (index, text) in request.objects_json.iter().enumerate() {
             objects.push(object(text, &format!("objects_json[{index}]"))?);
@@ -71,8 +70,8 @@ impl Change {
             Object::Workload { replicas, .. } => usize::try_from(*replicas).unwrap_or(0),
             _ => 0,
         };
-        if objects.iter().map(replicas).sum::<usize>() > MOST_REPLICAS {
-            let why = format!("workloads of a plan have at most {MOST_REPLICAS} replicas together");
+        if objects.iter().map(replicas).sum::<usize>() > limits::REPLICAS {
+            let why = format!("workloads of a plan have at most {} replicas together", limits::REPLICAS);
             return Err(errors::invalid("objects_json", why));
         }
         let mut leave_out = Vec::new();

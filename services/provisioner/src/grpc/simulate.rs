@@ -1,5 +1,6 @@
 //! What would happen if some nodes went and some pods came.
 
+use std::cell::LazyCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,11 +15,13 @@ use proto::provisioner::v1 as pb;
 use proto::types::v1 as types;
 use runtime::Settings;
 use runtime::grpc::errors;
+use rustc_hash::FxHashMap;
 use solver::{Change, Effort, NodeId, Options, PodRef, Snapshot};
+use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
 
-use super::wire;
-use crate::cluster::ClusterView;
+use super::{limits, wire};
+use crate::cluster::{ClusterView, NodeView};
 use crate::deps::Deps;
 use crate::schedule;
 
@@ -33,6 +36,8 @@ pub(super) struct Question {
 
 impl Question {
     pub(super) fn read(request: pb::SimulateRequest) -> Result<Self, Status> {
+        limits::check("remove_nodes", request.remove_nodes.len(), limits::REMOVED_NODES)?;
+        limits::check("add_pods_json", request.add_pods_json.len(), limits::ADDED_PODS)?;
         let parse = |(index, text): (usize, &String)| {
             serde_json::from_str(text)
                 .map_err(|error| errors::invalid(&format!("add_pods_json[{index}]"), error.to_string()))
@@ -101,7 +106,7 @@ pub(super) async fn with_added(
         Ok(snapshot) => snapshot,
         Err(solver::NeedsRebuild) => {
             let known = Arc::clone(&view);
-            let build = move || {
+            let build = move |_: &CancellationToken| {
                 let mut input = known.input();
                 input.pods.extend(pods);
                 Snapshot::build(input)
@@ -114,9 +119,12 @@ pub(super) async fn with_added(
 
 fn ids(view: &ClusterView, names: &[String]) -> Result<Vec<NodeId>, Status> {
     let mut ids = Vec::with_capacity(names.len());
+    let of_claims = LazyCell::new(|| -> FxHashMap<&str, &Arc<NodeView>> {
+        view.nodes.values().filter_map(|n| Some((n.node.claim.as_deref()?, n))).collect()
+    });
     for name in names {
         let known = view.nodes.get(name.as_str());
-        let by_claim = || view.nodes.values().find(|n| n.node.claim.as_deref() == Some(name));
+        let by_claim = || of_claims.get(name.as_str()).copied();
         let node = known.or_else(by_claim).ok_or_else(|| errors::not_found("node or NodeClaim", name))?;
         if node.node.state == NodeState::Deleting {
             let message = format!("node {name} is on its way out already; ask again without it");
@@ -140,11 +148,12 @@ pub(super) fn answer(
     question: &Question,
     settings: &Settings,
     replica: &str,
+    gone: &CancellationToken,
 ) -> Result<pb::SimulateResponse, Status> {
     let remove = ids(view, &question.remove)?;
     let deadline = Instant::now() + question.limit;
     let options = question.options(settings);
-    let keep_going = || Instant::now() < deadline;
+    let keep_going = || Instant::now() < deadline && !gone.is_cancelled();
     let what_if::Simulated { plan, displaced } =
         what_if::simulate(&view.snapshot, &remove, question.below, &view.usable_pools, &options, &keep_going);
     let names: Vec<&str> = remove.iter().map(|id| &**view.snapshot.node_name(*id)).collect();
@@ -202,7 +211,7 @@ pub(super) async fn one_of_many(
         let request = asked.request.ok_or_else(|| errors::invalid("request", "is missing"))?;
         let question = Question::read(request)?;
         let view = with_added(view, &question).await?;
-        super::computed(move || answer(&view, &question, &deps.settings, &deps.replica)).await?
+        super::computed(move |gone| answer(&view, &question, &deps.settings, &deps.replica, gone)).await?
     };
     Ok(match outcome.await {
         Ok(response) => pb::SimulateManyResponse { id, response: Some(response), error: String::new() },

@@ -136,21 +136,7 @@ impl Visit {
         self.find_profile(&mut draft).await;
         let mut seen = draft.class.clone();
         seen.status = Some(draft.status.clone());
-        match self.validation.run(&seen, group.as_ref()).await {
-            validate::Outcome::Found(finding) => draft.find(VALIDATED, finding),
-            validate::Outcome::AskAgain(text) => {
-                // An earlier verdict stands until there is another.
-                let known = draft.status.conditions.as_deref().unwrap_or_default();
-                let is_verdict = |c: &Condition| {
-                    c.status != ConditionStatus::Unknown && c.reason != validate::DEPENDENCIES_NOT_READY
-                };
-                if !conditions::find(known, VALIDATED).is_some_and(is_verdict) {
-                    draft.find(VALIDATED, Finding::open("DryRunFailed", text.clone()));
-                }
-                draft.problem("validation", text);
-            }
-            validate::Outcome::NotYet => draft.come_back(SHORTLY),
-        }
+        draft.take_validation(self.validation.run(&seen, group.as_ref()).await);
         let changed = Some(&draft.status) != class.status.as_ref();
         if changed {
             self.write_status(class, &draft.status).await?;
@@ -160,5 +146,25 @@ impl Visit {
             return Ok(Next::After(draft.next));
         }
         anyhow::bail!("{}", draft.problems.join("; "))
+    }
+}
+
+impl Draft {
+    fn take_validation(&mut self, outcome: validate::Outcome) {
+        match outcome {
+            validate::Outcome::Found(finding) => self.find(VALIDATED, finding),
+            validate::Outcome::AskAgain(text) => {
+                // An earlier verdict stands until there is another.
+                let known = self.status.conditions.as_deref().unwrap_or_default();
+                let is_verdict = |c: &Condition| {
+                    c.status != ConditionStatus::Unknown && c.reason != validate::DEPENDENCIES_NOT_READY
+                };
+                if !conditions::find(known, VALIDATED).is_some_and(is_verdict) {
+                    self.find(VALIDATED, Finding::open("DryRunFailed", text.clone()));
+                }
+                self.problem("validation", text);
+            }
+            validate::Outcome::NotYet => self.come_back(SHORTLY),
+        }
     }
 }

@@ -12,7 +12,6 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use runtime::{Leadership, MinValuesPolicy, PreferencePolicy, Settings, Shell};
-use solver::check::HeldPod;
 use solver::{Effort, Options, Plan};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
@@ -187,10 +186,8 @@ impl Scheduler {
             return Ok(());
         }
         let pods = self.decisions.note(&view, &plan, &self.metrics);
-        for HeldPod { pod, why } in &held {
-            let why =
-                Arc::from(format!("the solver's plan for it breaks a rule and is not carried out: {why}"));
-            self.hold(pods.get(pod), &why, "checker");
+        for held in &held {
+            self.hold(pods.get(&held.pod), &vet::explained(held), "checker");
         }
         if !plan.new_nodes.is_empty() {
             info!(

@@ -33,6 +33,12 @@ fn about(pod: &PodId) -> ObjectReference {
     runtime::events::pod(&pod.namespace, &pod.name, &pod.uid)
 }
 
+/// One Event for one failure, under the reason that Karpenter's present releases use.
+fn failure(pod: &PodId, why: &str, kind: &str) -> Event {
+    let event = Event::warning(about(pod), "FailedScheduling", why);
+    event.repeat_after(FAILED_AGAIN).distinct([kind.to_owned()])
+}
+
 impl Reporter {
     pub(super) fn new(recorder: Recorder) -> Self {
         Self { recorder, tokens: NOMINATED_BURST, filled: Instant::now() }
@@ -61,15 +67,10 @@ impl Reporter {
         }
     }
 
-    /// Pods for which nothing could be found or made; `kind` tells reasons apart, so that a new one is told at once. Both reasons that people look for: the present one and that of
-    /// earlier releases.
+    /// Pods for which nothing could be found or made; `kind` tells reasons apart, so that a new one is reported at once.
     pub(super) fn failed<'a>(&self, pods: impl Iterator<Item = &'a PodId>, why: &str, kind: &str) {
         for pod in pods {
-            for reason in ["FailedScheduling", "FailedProvisioning"] {
-                let event = Event::warning(about(pod), reason, why);
-                let event = event.repeat_after(FAILED_AGAIN).distinct([kind.to_owned()]);
-                self.recorder.publish(event);
-            }
+            self.recorder.publish(failure(pod, why, kind));
         }
     }
 

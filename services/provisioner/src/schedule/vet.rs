@@ -3,6 +3,7 @@
 //! packing; everything else is carried out.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use model::pool::ClusterInput;
 use model::price::MicroDollars;
@@ -116,6 +117,11 @@ impl<F: Fn(&Plan) -> ClusterInput> Vet<'_, F> {
     }
 }
 
+/// For people: names the rule.
+pub(super) fn explained(held: &HeldPod) -> Arc<str> {
+    Arc::from(format!("the solver's plan for it breaks a rule and is not carried out: {}", held.why))
+}
+
 fn placed(plan: &Plan) -> BTreeSet<PodRef> {
     let new = plan.new_nodes.iter().flat_map(|node| &node.pods);
     new.chain(plan.existing.iter().flat_map(|node| &node.pods)).cloned().collect()
@@ -123,8 +129,6 @@ fn placed(plan: &Plan) -> BTreeSet<PodRef> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use model::catalog::{CapacityType, InstanceType, Offering};
     use model::pod::{Pod, PodSpec};
     use model::pool::NodePool;
