@@ -29,7 +29,7 @@ pub struct Args {
     #[arg(long, short = 'w')]
     watch: bool,
 
-    /// Only what is under way, without what ended in the last hour
+    /// Only what is under way, without what ended in the last day
     #[arg(long)]
     active: bool,
 

@@ -77,7 +77,7 @@ const HEADINGS: [(&str, Align); 10] = [
 
 pub(super) fn print(out: &mut dyn Write, rows: &[Row], now: Timestamp) -> io::Result<()> {
     if rows.is_empty() {
-        return writeln!(out, "no disruption command is under way, and none ended in the last hour");
+        return writeln!(out, "no disruption command is under way, and none ended in the last day");
     }
     let rows: Vec<[String; 10]> = rows.iter().map(|row| cells(row, now)).collect();
     columns::print(out, HEADINGS, &rows)

@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use policy::command::{self, Replacement, Step, Timing, View, Waiting, next_step};
 use tracing::{info, warn};
 
-use super::{Actor, REMEMBERED, plus};
+use super::{Actor, MOST_REMEMBERED, REMEMBERED, plus};
 use crate::command::{Command, Stage};
 use crate::metrics::{Decided, DecidedFor, Outcome};
 use crate::world::Fact;
@@ -26,7 +26,9 @@ impl Actor {
         for id in ids {
             self.carry(&id, now);
         }
-        while self.ended.front().is_some_and(|old| plus(old.changed, REMEMBERED) < now) {
+        while self.ended.len() > MOST_REMEMBERED
+            || self.ended.front().is_some_and(|old| plus(old.changed, REMEMBERED) < now)
+        {
             self.ended.pop_front();
         }
     }

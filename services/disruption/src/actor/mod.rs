@@ -65,8 +65,9 @@ const LIST_AGAIN: Duration = Duration::from_secs(1);
 const LONGEST_SLEEP: Duration = Duration::from_secs(2);
 /// Without any news everything is looked at this often: budgets open and protections end by time alone.
 const IDLE_LOOK: SignedDuration = SignedDuration::from_secs(10);
-/// Commands that ended are shown for this long.
-const REMEMBERED: SignedDuration = SignedDuration::from_hours(1);
+/// How long commands that ended are shown, and how many at most.
+const REMEMBERED: SignedDuration = SignedDuration::from_hours(24);
+const MOST_REMEMBERED: usize = 2000;
 
 /// What the service is told to be like.
 #[derive(Clone, Debug)]

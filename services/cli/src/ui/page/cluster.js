@@ -118,7 +118,11 @@ export class ClusterView {
     this.spacer.style.height = Math.max(this.boxes.height, height) + "px";
     this.drawn = { key };
     const now = performance.now();
-    if (this.explained.shade === this.shade && now - this.explained.at < LEGEND_EVERY) return;
+    if (this.explained.shade === this.shade && now - this.explained.at < LEGEND_EVERY) {
+      // What came too soon is explained a moment later, also when nothing else changes.
+      this.later ??= setTimeout(() => ((this.later = undefined), (this.drawn = {}), this.wish()), LEGEND_EVERY);
+      return;
+    }
     this.explained = { shade: this.shade, at: now };
     this.explainColours(nodes);
   }

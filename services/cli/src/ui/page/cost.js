@@ -86,7 +86,8 @@ export class CostView {
     const nameOf = (each) => SPLITS[this.by][1](each) || "other";
     const names = [...new Set(samples.flatMap((sample) => sample.by.map(nameOf)))].sort();
     const amount = (sample, name) => sample.by.reduce((total, each) => total + (nameOf(each) === name ? each[2] : 0), 0);
-    const [from, to] = [samples[0].at, Math.max(this.model.now(), samples[0].at + 60)];
+    const now = this.model.now();
+    const [from, to] = [samples[0].at, Math.max(now, samples[0].at + 60)];
     const bound = this.model.bound?.amount;
     const most = Math.max(1, bound || 0, ...samples.map((sample) => sample.by.reduce((total, each) => total + each[2], 0))) * 1.12;
     const [left, right, top, bottom] = [64, width - 8, 10, height - 24];
@@ -118,10 +119,10 @@ export class CostView {
         const order = samples.map((_, i) => i);
         if (!backwards) for (const i of order) {
           context.lineTo(x(samples[i].at), y(values[i]));
-          context.lineTo(x(samples[i + 1]?.at ?? to), y(values[i]));
+          context.lineTo(x(samples[i + 1]?.at ?? now), y(values[i]));
         }
         else for (const i of order.reverse()) {
-          context.lineTo(x(samples[i + 1]?.at ?? to), y(values[i]));
+          context.lineTo(x(samples[i + 1]?.at ?? now), y(values[i]));
           context.lineTo(x(samples[i].at), y(values[i]));
         }
       };
@@ -135,13 +136,16 @@ export class CostView {
       roof.forEach((value, i) => (floor[i] = value));
     }
     if (bound !== undefined) {
-      context.strokeStyle = colours.good;
+      context.strokeStyle = context.fillStyle = colours.text;
+      context.fillText("lower bound " + money(bound), left + 6, y(bound) - 8);
+      context.lineWidth = 1.5;
       context.setLineDash([6, 4]);
       context.beginPath();
       context.moveTo(left, y(bound));
       context.lineTo(right, y(bound));
       context.stroke();
       context.setLineDash([]);
+      context.lineWidth = 1;
     }
     this.key.replaceChildren(...names.map((name) => {
       const dot = el("canvas", { width: 14, height: 12 });

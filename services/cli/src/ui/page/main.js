@@ -88,6 +88,8 @@ function figures() {
   count("waiting", model.pending.size + model.drains.size, waits > 0);
   const named = [...model.services].map(([name, each]) => el("li", { class: each.state, title: each.state + (each.detail ? ": " + each.detail : "") }, name));
   find("services").replaceChildren(...named);
+  const lost = [...model.services].filter(([, each]) => each.state === "lost");
+  find("lost").textContent = lost.map(([name, each]) => name + " cannot be asked: " + (each.detail || "no connection")).join(" · ");
 }
 
 let due = false;

@@ -8,6 +8,24 @@ import { eachPod, lanes } from "./layout.js";
 export const STATES = { launching: "Launching", joining: "Registering", draining: "Draining", replaced: "Being replaced", foreign: "Not managed" };
 const FLASH = 2200;
 
+/** The part of a node's name that differs: EC2 names nodes by address, and all end in the same domain. */
+function shortName(node) {
+  const [first, ...domain] = node.name.split(".");
+  return domain.at(-1) === "internal" ? first : node.name;
+}
+
+/** The text, or as much of its beginning as fits. */
+function fitting(context, text, width) {
+  if (context.measureText(text).width <= width) return text;
+  let [fits, not] = [0, text.length];
+  while (not - fits > 1) {
+    const half = (fits + not) >> 1;
+    if (context.measureText(text.slice(0, half) + "…").width <= width) fits = half;
+    else not = half;
+  }
+  return text.slice(0, fits) + "…";
+}
+
 export class Painter {
   /**
    * @param {CanvasRenderingContext2D} context
@@ -140,7 +158,8 @@ export class Painter {
     context.clip();
     context.textBaseline = "middle";
     context.font = "600 11px system-ui, sans-serif";
-    const label = edge ? (width > 110 ? STATES[state] + " · " : "") + (node.type || node.name) : width > 170 ? node.name : node.type || node.name;
+    const text = edge ? (width > 110 ? STATES[state] + " · " : "") + (node.type || shortName(node)) : width > 170 ? shortName(node) : node.type || shortName(node);
+    const label = fitting(context, text, width - 12);
     context.fillStyle = edge || colours.text;
     context.fillText(label, x + 5, y + 10);
     const used = context.measureText(label).width;
