@@ -6,6 +6,7 @@ mod exclusive;
 mod forced;
 mod launches;
 mod left_over;
+mod overlays;
 mod rebuilt;
 mod refusals;
 mod volumes;

@@ -98,3 +98,43 @@ pub(super) fn answer(
     }
     answer
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Flags {
+        #[command(flatten)]
+        settings: Settings,
+    }
+
+    fn settings() -> Settings {
+        Flags::parse_from(["provisioner", "--cluster-name=demo"]).settings
+    }
+
+    fn explained(verdicts: &Verdicts) -> pb::ExplainPodResponse {
+        let facts = PodFacts {
+            pod: Pod::pending("default", "web-0", Arc::default()),
+            waiting: true,
+            on: None,
+            refused: None,
+        };
+        let gone = CancellationToken::new();
+        answer(&ClusterView::empty(), &facts, verdicts, &settings(), "replica", &gone)
+    }
+
+    #[test]
+    fn a_pod_whose_planned_node_is_held_back_is_explained_by_the_rule_that_it_breaks() {
+        let why = "the solver's plan for it breaks a rule and is not carried out: pool other has a fixed number of nodes";
+        let held = Verdicts::from([(Arc::from("web-0"), Verdict::Held(Arc::from(why)))]);
+        assert_eq!(explained(&held).summary, why);
+        // Of another pod.
+        let other = Verdicts::from([(Arc::from("web-1"), Verdict::Held(Arc::from(why)))]);
+        assert_eq!(explained(&other).summary, "arrived just now; ask again in a moment");
+    }
+}

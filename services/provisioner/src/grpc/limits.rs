@@ -34,3 +34,27 @@ pub(super) fn check_question(index: usize) -> Result<(), Status> {
     let why = format!("a stream has at most {QUESTIONS} requests; ask the others in another stream");
     Err(errors::invalid("request", why))
 }
+
+#[cfg(test)]
+mod tests {
+    use tonic::Code;
+
+    use super::*;
+
+    #[test]
+    fn a_list_over_its_limit_is_refused_with_field_and_limit() {
+        assert!(check("remove_nodes", REMOVED_NODES, REMOVED_NODES).is_ok());
+        let refused = check("remove_nodes", REMOVED_NODES + 1, REMOVED_NODES).expect_err("refused");
+        assert_eq!(refused.code(), Code::InvalidArgument);
+        assert!(refused.message().starts_with("remove_nodes: has 50001 entries"), "{refused}");
+        assert!(refused.message().contains("limit of 50000"), "{refused}");
+    }
+
+    #[test]
+    fn a_stream_over_its_limit_is_refused() {
+        assert!(check_question(QUESTIONS - 1).is_ok());
+        let refused = check_question(QUESTIONS).expect_err("refused");
+        assert_eq!(refused.code(), Code::InvalidArgument);
+        assert!(refused.message().contains("at most 100000 requests"), "{refused}");
+    }
+}

@@ -189,3 +189,6 @@ fn volume_miss(view: &NodeView, pod: &Pod) -> Option<String> {
         })
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -204,3 +204,60 @@ impl Provisioner for Handler {
         Ok(Response::new(follower.stream().boxed()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// A call whose computation ends with its caller only, and what reports its beginning and its end.
+    fn endless() -> (impl Future<Output = Result<(), Status>>, oneshot::Receiver<()>, oneshot::Receiver<bool>)
+    {
+        let (began, beginning) = oneshot::channel();
+        let (ended, end) = oneshot::channel();
+        let call = computed(move |gone| {
+            began.send(()).expect("the test waits");
+            let given_up = std::time::Instant::now() + LONG;
+            while !gone.is_cancelled() && std::time::Instant::now() < given_up {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let _ = ended.send(gone.is_cancelled());
+        });
+        (call, beginning, end)
+    }
+
+    #[tokio::test]
+    async fn a_dropped_call_ends_its_computation() {
+        let (call, beginning, end) = endless();
+        let mut call = Box::pin(call);
+        tokio::select! {
+            _ = &mut call => panic!("nobody has disconnected"),
+            began = beginning => began.expect("it begins"),
+        }
+        drop(call);
+        assert!(end.await.expect("it ends"), "by cancellation");
+    }
+
+    #[tokio::test]
+    async fn a_dropped_stream_ends_the_computations_of_its_questions() {
+        let (call, beginning, end) = endless();
+        let questions = futures::stream::iter([Box::pin(call)]).chain(futures::stream::pending());
+        let mut answers = Box::pin(questions.buffer_unordered(2));
+        tokio::select! {
+            _ = answers.next() => panic!("nobody has disconnected"),
+            began = beginning => began.expect("it begins"),
+        }
+        drop(answers);
+        assert!(end.await.expect("it ends"), "by cancellation");
+    }
+
+    #[tokio::test]
+    async fn a_computation_that_is_waited_for_is_not_cancelled() {
+        assert!(!computed(|gone| gone.is_cancelled()).await.expect("an answer"));
+    }
+}

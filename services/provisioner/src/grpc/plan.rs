@@ -364,4 +364,24 @@ mod tests {
             assert_eq!(status.code(), tonic::Code::InvalidArgument, "{status}");
         }
     }
+
+    #[test]
+    fn a_plan_is_refused_beyond_the_limits_of_its_lists() {
+        let read = |objects: usize, removed: usize| {
+            Change::read(pb::PlanRequest {
+                objects_json: vec![r#"{"kind": "Pod", "spec": {"containers": []}}"#.to_owned(); objects],
+                remove_objects: vec!["Pod/a".to_owned(); removed],
+                ..pb::PlanRequest::default()
+            })
+        };
+        assert!(read(100, 10_000).is_ok());
+        for (objects, removed, field) in
+            [(limits::OBJECTS + 1, 0, "objects_json"), (0, limits::OBJECTS + 1, "remove_objects")]
+        {
+            let status = read(objects, removed).err().expect("refused");
+            assert_eq!(status.code(), tonic::Code::InvalidArgument);
+            assert!(status.message().starts_with(&format!("{field}: ")), "{status}");
+            assert!(status.message().contains("limit of 50000"), "{status}");
+        }
+    }
 }

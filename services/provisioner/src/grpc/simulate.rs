@@ -218,3 +218,28 @@ pub(super) async fn one_of_many(
         Err(status) => pb::SimulateManyResponse { id, response: None, error: status.message().to_owned() },
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_is_refused_beyond_the_limits_of_its_lists() {
+        let read = |remove: usize, add: usize| {
+            Question::read(pb::SimulateRequest {
+                remove_nodes: vec![String::new(); remove],
+                add_pods_json: vec!["{}".to_owned(); add],
+                ..pb::SimulateRequest::default()
+            })
+        };
+        assert!(read(10_000, 2).is_ok());
+        for (remove, add, field) in
+            [(limits::REMOVED_NODES + 1, 0, "remove_nodes"), (0, limits::ADDED_PODS + 1, "add_pods_json")]
+        {
+            let status = read(remove, add).err().expect("refused");
+            assert_eq!(status.code(), Code::InvalidArgument);
+            assert!(status.message().starts_with(&format!("{field}: ")), "{status}");
+            assert!(status.message().contains("limit of 50000"), "{status}");
+        }
+    }
+}

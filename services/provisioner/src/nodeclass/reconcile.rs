@@ -168,3 +168,56 @@ impl Draft {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REFUSED: &str = "RunInstances: InvalidParameterValue: the instance type does not support EFA";
+
+    fn draft() -> Draft {
+        let class: EC2NodeClass = serde_json::from_value(serde_json::json!({
+            "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass",
+            "metadata": {"name": "default", "generation": 1}, "spec": {
+                "amiSelectorTerms": [{"alias": "al2023@latest"}], "role": "node",
+                "subnetSelectorTerms": [{"id": "subnet-1"}], "securityGroupSelectorTerms": [{"id": "sg-1"}]
+            }
+        }))
+        .unwrap();
+        let (set, now) = (ConditionSet::ec2_node_class(false), Timestamp::UNIX_EPOCH);
+        let mut status = api::ec2nodeclass::EC2NodeClassStatus::default();
+        set.initialize(status.conditions.get_or_insert_default(), &class.metadata, now);
+        Draft { class, status, set, now, next: VALIDATE_EVERY, problems: Vec::new() }
+    }
+
+    fn validated(draft: &Draft) -> Condition {
+        let all = draft.status.conditions.as_deref().unwrap_or_default();
+        conditions::find(all, VALIDATED).expect("the condition").clone()
+    }
+
+    #[test]
+    fn what_ec2_says_to_a_dry_run_is_in_the_condition_until_there_is_a_verdict() {
+        let mut draft = draft();
+        draft.take_validation(validate::Outcome::AskAgain(REFUSED.to_owned()));
+        let condition = validated(&draft);
+        assert_eq!((condition.status, condition.reason.as_str()), (ConditionStatus::Unknown, "DryRunFailed"));
+        assert_eq!(condition.message, REFUSED);
+        assert_eq!(draft.problems, [format!("validation: {REFUSED}")], "it is asked again with backoff");
+        let other = "RunInstances: RequestLimitExceeded: slow down";
+        draft.take_validation(validate::Outcome::AskAgain(other.to_owned()));
+        assert_eq!(validated(&draft).message, other, "the newest answer");
+
+        draft.take_validation(validate::Outcome::Found(Finding::holds()));
+        draft.take_validation(validate::Outcome::AskAgain(REFUSED.to_owned()));
+        assert_eq!(validated(&draft).status, ConditionStatus::True, "a verdict stands");
+    }
+
+    #[test]
+    fn waiting_for_dependencies_is_no_verdict() {
+        let mut draft = draft();
+        let waits = Finding::fails(validate::DEPENDENCIES_NOT_READY, "Awaiting SubnetsReady");
+        draft.take_validation(validate::Outcome::Found(waits));
+        draft.take_validation(validate::Outcome::AskAgain(REFUSED.to_owned()));
+        assert_eq!(validated(&draft).message, REFUSED);
+    }
+}

@@ -34,7 +34,7 @@ fn about(pod: &PodId) -> ObjectReference {
 }
 
 /// One Event for one failure, under the reason that Karpenter's present releases use.
-fn failure(pod: &PodId, why: &str, kind: &str) -> Event {
+pub(super) fn failure(pod: &PodId, why: &str, kind: &str) -> Event {
     let event = Event::warning(about(pod), "FailedScheduling", why);
     event.repeat_after(FAILED_AGAIN).distinct([kind.to_owned()])
 }

@@ -135,6 +135,8 @@ mod tests {
     use model::resources::Resources;
 
     use super::*;
+    use crate::schedule::decisions::{Decisions, PodId, Verdict};
+    use crate::schedule::report::failure;
 
     fn resources(cpu: &str) -> Resources {
         [("cpu", cpu), ("memory", "8Gi"), ("pods", "10")]
@@ -227,5 +229,15 @@ mod tests {
         assert_eq!(vetted.held.len(), 1);
         assert!(vetted.held[0].why.contains("fixed number of nodes"), "{:?}", vetted.held);
         assert_eq!(vetted.plan.unreached, [vetted.held[0].pod.clone()]);
+
+        let why = explained(&vetted.held[0]);
+        let pod = PodId { namespace: "default".into(), name: "web-0".into(), uid: "uid-0".into() };
+        let mut decisions = Decisions::default();
+        decisions.held([&pod], &why);
+        let Some(Verdict::Held(known)) = decisions.verdicts().remove(&pod.uid) else { panic!("held") };
+        assert!(known.contains("fixed number of nodes"), "{known}");
+        let event = failure(&pod, &why, "checker");
+        assert_eq!((event.reason, event.about.name.as_deref()), ("FailedScheduling", Some("web-0")));
+        assert!(event.message.contains("fixed number of nodes"), "{}", event.message);
     }
 }

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::StorageClass;
 use model::pool::ClusterInput;
 use proptest::prelude::*;
@@ -19,10 +21,12 @@ enum Event {
     VolumeClaim(u32, u8),
     Volume(u32, u8),
     Class(u32, u8),
+    Pool(u32, u8),
+    Daemons(u32, u8),
+    Budget(u32, u8),
 }
 
 /// The objects as they are in the API.
-#[derive(Default)]
 struct Objects {
     pods: BTreeMap<u32, Arc<Pod>>,
     claims: BTreeMap<u32, Arc<NodeClaim>>,
@@ -30,6 +34,26 @@ struct Objects {
     volume_claims: BTreeMap<u32, Arc<PersistentVolumeClaim>>,
     volumes: BTreeMap<u32, Arc<PersistentVolume>>,
     classes: BTreeMap<u32, Arc<StorageClass>>,
+    pools: BTreeMap<u32, Arc<NodePool>>,
+    daemons: BTreeMap<u32, Arc<DaemonSet>>,
+    budgets: BTreeMap<u32, Arc<PodDisruptionBudget>>,
+}
+
+impl Objects {
+    /// Those of [`state`].
+    fn new() -> Self {
+        Self {
+            pods: BTreeMap::new(),
+            claims: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            volume_claims: BTreeMap::new(),
+            volumes: BTreeMap::new(),
+            classes: BTreeMap::new(),
+            pools: [(0, pool(None))].into(),
+            daemons: BTreeMap::new(),
+            budgets: BTreeMap::new(),
+        }
+    }
 }
 
 fn a_pod(number: u32, variant: u8) -> Option<Arc<Pod>> {
@@ -66,6 +90,58 @@ fn a_claim(number: u32, variant: u8) -> Option<Arc<NodeClaim>> {
         5 => disrupted(&name, 0),
         _ => initialized(&name, &[number], 0),
     })
+}
+
+/// The NodePool of the other tests, or a second one.
+fn a_pool(number: u32, variant: u8) -> Option<Arc<NodePool>> {
+    if variant == 0 {
+        return None;
+    }
+    let mut own = serde_json::to_value(&*pool((variant == 2).then_some("8"))).unwrap();
+    let name = if number.is_multiple_of(2) { "general" } else { "spare" };
+    let ready = if variant == 3 { "False" } else { "True" };
+    let consolidate_after = if variant == 4 { "Never" } else { "30s" };
+    let taints = if variant == 5 { json!([{"key": "team", "effect": "NoSchedule"}]) } else { json!([]) };
+    merge(
+        &mut own,
+        json!({
+            "metadata": {"name": name, "generation": variant},
+            "spec": {"weight": 1 + variant % 3, "disruption": {"consolidateAfter": consolidate_after},
+                "template": {"spec": {"taints": taints}}},
+            "status": {"conditions": [{"type": "Ready", "status": ready, "reason": "Ready", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z"}]}
+        }),
+    );
+    Some(Arc::new(serde_json::from_value(own).unwrap()))
+}
+
+fn a_daemon_set(number: u32, variant: u8) -> Option<Arc<DaemonSet>> {
+    let cpu = match variant {
+        0 | 1 => return None,
+        2 => "many".to_owned(),
+        more => format!("{}m", u32::from(more) * 100),
+    };
+    let set = json!({
+        "metadata": {"namespace": "kube-system", "name": format!("agent-{}", number % 2)},
+        "spec": {"selector": {"matchLabels": {"app": "agent"}}, "template": {
+            "metadata": {"labels": {"app": "agent"}},
+            "spec": {
+                "nodeSelector": if variant == 7 { json!({labels::ZONE: "z2"}) } else { json!({}) },
+                "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}}}
+    });
+    Some(Arc::new(serde_json::from_value(set).unwrap()))
+}
+
+fn a_budget(number: u32, variant: u8) -> Option<Arc<PodDisruptionBudget>> {
+    if variant < 2 {
+        return None;
+    }
+    let budget = json!({
+        "metadata": {"namespace": "default", "name": format!("budget-{}", number % 2)},
+        "spec": {"maxUnavailable": variant % 2,
+            "selector": {"matchLabels": {"app": if variant < 5 { "a" } else { "b" }}}}
+    });
+    Some(Arc::new(serde_json::from_value(budget).unwrap()))
 }
 
 /// Takes an event in, and keeps the objects in step.
@@ -114,6 +190,18 @@ fn take(event: &Event, objects: &mut Objects, state: &mut State) {
             let new = (variant > 1).then(|| class(name, variant % 2 == 0));
             change!(classes, number % 2, new).into_iter().for_each(|c| state.storage_class(c, now));
         }
+        Event::Pool(number, variant) => {
+            let new = a_pool(number, variant);
+            change!(pools, number % 2, new).into_iter().for_each(|c| state.pool(c, now));
+        }
+        Event::Daemons(number, variant) => {
+            let new = a_daemon_set(number, variant);
+            change!(daemons, number % 2, new).into_iter().for_each(|c| state.daemon_set(c));
+        }
+        Event::Budget(number, variant) => {
+            let new = a_budget(number, variant);
+            change!(budgets, number % 2, new).into_iter().for_each(|c| state.budget(c, now));
+        }
     }
 }
 
@@ -121,6 +209,9 @@ fn take(event: &Event, objects: &mut Objects, state: &mut State) {
 fn listed(objects: &Objects) -> State {
     let (mut state, now) = (state(), at(0));
     list_pods(&mut state, objects.pods.values().cloned().collect(), now);
+    state.pool(Change::Reset(objects.pools.values().cloned().collect()), now);
+    state.daemon_set(Change::Reset(objects.daemons.values().cloned().collect()));
+    state.budget(Change::Reset(objects.budgets.values().cloned().collect()), now);
     state.node(Change::Reset(objects.nodes.values().cloned().collect()), now);
     state.claim(Change::Reset(objects.claims.values().cloned().collect()), now);
     state.storage_class(Change::Reset(objects.classes.values().cloned().collect()), now);
@@ -137,20 +228,23 @@ fn sorted(mut input: ClusterInput) -> ClusterInput {
 }
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
-    let event = (0_u8..10, 0_u32..9, 0_u8..8).prop_map(|(kind, number, variant)| match kind {
+    let event = (0_u8..13, 0_u32..9, 0_u8..8).prop_map(|(kind, number, variant)| match kind {
         0..=3 => Event::Pod(number, variant),
         4 | 5 => Event::Claim(number % 3, variant),
         6 => Event::Node(number % 3, variant),
         7 => Event::VolumeClaim(number % 3, variant),
         8 => Event::Volume(number % 3, variant),
-        _ => Event::Class(number % 2, variant),
+        9 => Event::Class(number % 2, variant),
+        10 => Event::Pool(number % 2, variant),
+        11 => Event::Daemons(number % 2, variant),
+        _ => Event::Budget(number % 2, variant),
     });
     prop::collection::vec(event, 1..60)
 }
 
 #[test]
 fn a_claim_under_the_name_of_one_that_is_gone_takes_no_node_away() {
-    let (mut state, mut objects) = (state(), Objects::default());
+    let (mut state, mut objects) = (state(), Objects::new());
     for event in [Event::Claim(1, 3), Event::Node(1, 2), Event::Claim(1, 0), Event::Claim(1, 1)] {
         take(&event, &mut objects, &mut state);
     }
@@ -163,7 +257,7 @@ proptest! {
 
     #[test]
     fn events_one_by_one_come_to_the_same_as_a_list(events in events()) {
-        let (mut state, mut objects) = (state(), Objects::default());
+        let (mut state, mut objects) = (state(), Objects::new());
         let mut snapshot = Snapshot::build(state.input());
         state.delta = Default::default();
         for event in &events {
