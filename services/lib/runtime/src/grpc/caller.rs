@@ -95,12 +95,13 @@ impl Caller {
         let (replica, channel) = self.peers.pick(&self.pick).await?;
         Span::current().record("replica", replica.replica.as_str());
         // What is left after connecting, so that the server's count ends with ours.
-        deadline::set(request.headers_mut(), deadline.saturating_sub(began.elapsed()));
+        let left = deadline::set(request.headers_mut(), deadline.saturating_sub(began.elapsed()));
+        let sent = Instant::now();
         let answer = async { channel.clone().ready().await?.call(request).await }.await;
         match answer {
             Ok(response) => Ok(response),
-            // The channel has the same deadline as we have and may be the first to notice.
-            Err(_) if began.elapsed() >= deadline => Err(late(self.peers.callee(), deadline)),
+            // The channel reads the same header, and may be the first to notice: the replica has not failed.
+            Err(_) if sent.elapsed() >= left => Err(late(self.peers.callee(), deadline)),
             Err(error) => {
                 replica.failed().await;
                 let message = format!("call {} at {}: {}", replica.replica, replica.addr, chain(&error));

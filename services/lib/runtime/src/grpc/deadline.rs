@@ -25,17 +25,20 @@ pub(crate) fn from_headers(headers: &HeaderMap) -> Option<Duration> {
     })
 }
 
-pub(crate) fn set(headers: &mut HeaderMap, deadline: Duration) {
+/// Returns what was set: the header knows no parts of a millisecond.
+pub(crate) fn set(headers: &mut HeaderMap, deadline: Duration) -> Duration {
     let millis = u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX).max(1);
     // Eight digits of milliseconds are 27 hours; whoever wants more gets whole seconds.
-    let text = if millis < 100_000_000 {
-        format!("{millis}m")
+    let (text, set) = if millis < 100_000_000 {
+        (format!("{millis}m"), Duration::from_millis(millis))
     } else {
-        format!("{}S", deadline.as_secs().min(99_999_999))
+        let seconds = deadline.as_secs().min(99_999_999);
+        (format!("{seconds}S"), Duration::from_secs(seconds))
     };
     if let Ok(value) = HeaderValue::try_from(text) {
         headers.insert(HEADER, value);
     }
+    set
 }
 
 /// A server gives up a little before its caller does, so that the answer still finds somebody listening.
@@ -70,8 +73,11 @@ mod tests {
     fn what_is_set_is_what_is_read() {
         for deadline in [1, 250, 5_000, 99_999_999, 200_000_000].map(Duration::from_millis) {
             let mut headers = HeaderMap::new();
-            set(&mut headers, deadline);
+            assert_eq!(set(&mut headers, deadline), deadline);
             assert_eq!(from_headers(&headers), Some(deadline));
         }
+        let mut headers = HeaderMap::new();
+        let rounded = set(&mut headers, Duration::from_micros(1_999));
+        assert_eq!((rounded, from_headers(&headers)), (Duration::from_millis(1), Some(rounded)));
     }
 }
