@@ -135,7 +135,7 @@ async fn a_pool_is_evaluated_once_when_its_annotation_asks(stack: Stack) -> Resu
     ensure!(command.reason == "Empty" && command.remove_nodes == [node.clone()], "{command:?}");
     scene.left(&BTreeSet::new()).await?;
     // Names that tutorials look for, beside the exact ones.
-    scene.event_about(&node, "DisruptionInitiated", "Empty").await?;
+    scene.event_about(&node, "DisruptionInitiated", "Disrupting: empty/").await?;
     scene.event_about(&node, "DisruptionTerminating", "Empty").await?;
     let pool_label = format!("nodepool=\"{}\"", scene.workload.name);
     let counted = |reason: &str| {
