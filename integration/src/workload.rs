@@ -170,7 +170,7 @@ impl Workload {
     }
 }
 
-/// What keeps pods from running, for whoever reads the failure.
+/// What keeps pods from running, for the reader of a failure.
 fn not_running(pods: &[Pod]) -> String {
     let about = |pod: &Pod| {
         let status = pod.status.as_ref();

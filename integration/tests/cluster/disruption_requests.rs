@@ -52,8 +52,8 @@ async fn a_command_is_taken_back_when_a_person_asks(stack: Stack) -> Result<()> 
     .await?;
     // It is not proposed again at once.
     scene.patch_pool(json!({"disruption": {"budgets": [{"nodes": "0"}]}})).await?;
-    let told = scene.kubectl(&["commands", "cancel", &id])?;
-    ensure!(told.contains(&id) && told.contains(&node), "{told}");
+    let output = scene.kubectl(&["commands", "cancel", &id])?;
+    ensure!(output.contains(&id) && output.contains(&node), "{output}");
     let command = command_about(&scene, &node, CommandPhase::RolledBack).await?;
     ensure!(command.id == id && command.detail.contains("cancelled"), "{command:?}");
     scene.event_about(&node, "DisruptionRolledBack", "cancelled").await?;
@@ -83,9 +83,9 @@ async fn paused_until(scene: &Scene) -> Result<Option<String>> {
 async fn a_paused_pool_begins_nothing_until_it_is_resumed(stack: Stack) -> Result<()> {
     let mut scene = Scene::new(stack, "pause", pool(json!({}))).await?;
     let nodes = scene.spread("app", 2, "1", json!({})).await?;
-    let told = scene.kubectl(&["pause", "--pool", &scene.workload.name, "--for", "1h"])?;
+    let output = scene.kubectl(&["pause", "--pool", &scene.workload.name, "--for", "1h"])?;
     let until = paused_until(&scene).await?.context("the annotation")?;
-    ensure!(told.contains(&until), "{told}");
+    ensure!(output.contains(&until), "{output}");
     // One would go as empty, the other as drifted.
     scene.workload.scale("app", 1).await?;
     let kept = scene.workload.running("app", 1).await?.remove(0);
@@ -145,10 +145,10 @@ async fn a_pool_is_evaluated_once_when_its_annotation_asks(stack: Stack) -> Resu
     ensure!(counted("empty")? == 1.0 && counted("consolidation")? == 1.0, "counted under both names");
 
     // That it was evaluated is on the pool, so that another process does not do it again.
-    let told = scene.pool_condition(EVALUATED).await?.context("a condition")?;
-    ensure!(told.reason == "ManualConsolidation", "{told:?}");
+    let condition = scene.pool_condition(EVALUATED).await?.context("a condition")?;
+    ensure!(condition.reason == "ManualConsolidation", "{condition:?}");
     eventually("the time of the evaluation to be over", || async {
-        let over = told.last_transition_time.0.checked_add(jiff::SignedDuration::from_secs(61))?;
+        let over = condition.last_transition_time.0.checked_add(jiff::SignedDuration::from_secs(61))?;
         Ok((jiff::Timestamp::now() > over).then_some(()))
     })
     .await?;
