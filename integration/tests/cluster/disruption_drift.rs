@@ -136,7 +136,7 @@ async fn every_kind_of_drift_is_told_by_its_reason_and_taken_back(stack: Stack) 
 
 /// What a claim says that only our own launch writes on it.
 const OURS: [&str; 4] =
-    [labels::LAUNCHED_SUBNET, labels::LAUNCHED_SECURITY_GROUPS, labels::TRACEPARENT, labels::PROMISED_PODS];
+    [labels::LAUNCHED_SUBNET, labels::LAUNCHED_SECURITY_GROUPS, labels::TRACEPARENT, labels::NOMINATED_PODS];
 
 /// As after a take-over: nobody wrote down with which security groups the nodes were launched, and meanwhile those of the class changed.
 async fn claims_that_were_taken_over_drift_by_what_their_instances_are(stack: Stack) -> Result<()> {

@@ -210,7 +210,7 @@ async fn disagreements(workload: &Workload, provisioner: &Service) -> Result<()>
     let short = |uid: &str| uid.chars().filter(|c| *c != '-').take(10).collect::<String>();
     let mut promised: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for claim in &claims {
-        let pods = claim.annotations().get(labels::PROMISED_PODS).cloned().unwrap_or_default();
+        let pods = claim.annotations().get(labels::NOMINATED_PODS).cloned().unwrap_or_default();
         for uid in pods.split(',').filter(|uid| !uid.is_empty()) {
             promised.entry(uid.to_owned()).or_default().push(claim.name_any());
         }

@@ -1,4 +1,4 @@
-//! From the world to the questions of `policy`: a node with everything that its disruption depends on.
+//! From the cluster state to the questions of `policy`: a node with everything that its disruption depends on.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use api::disruption::ConsolidationPolicy;
 use jiff::{SignedDuration, Timestamp};
 use policy::candidate::{self, Consolidatable, Drifted, Leaving, Offering, Policy, Pool, PoolOf, Subject};
 
+use crate::cluster::{Claim, ClusterState, DRIFTED, NodeState};
 use crate::probe::Seen;
-use crate::world::{Claim, DRIFTED, NodeState, World};
 
 /// How long a promise to a pending pod may last: twice the longest batch. The provisioner only says that there is one.
 const PROMISED: SignedDuration = SignedDuration::from_secs(20);
@@ -21,9 +21,9 @@ fn policy_of(pool: &NodePool) -> Policy {
     }
 }
 
-fn pool_of(world: &World, node: &NodeState) -> PoolOf {
+fn pool_of(cluster: &ClusterState, node: &NodeState) -> PoolOf {
     let Some(name) = &node.pool else { return PoolOf::NoLabel };
-    match world.pool(name) {
+    match cluster.pool(name) {
         None => PoolOf::Missing(Arc::clone(name)),
         Some(pool) => PoolOf::Known(Arc::new(Pool {
             name: Arc::clone(name),
@@ -56,14 +56,14 @@ fn claim_of(claim: &Claim, not_before: Option<Timestamp>) -> candidate::Claim {
 
 /// `command` is the one it is part of, as far as that should count; `not_before` when it will be consolidatable.
 pub(crate) fn subject(
-    world: &World,
+    cluster: &ClusterState,
     node: &NodeState,
     seen: Option<&Seen>,
     command: Option<Arc<str>>,
     not_before: Option<Timestamp>,
     now: Timestamp,
 ) -> Subject {
-    let claim = world.claim_of(node).filter(|claim| claim.managed);
+    let claim = cluster.claim_of(node).filter(|claim| claim.managed);
     let leaving = match claim {
         Some(claim) if claim.is_instance_terminating() => Some(Leaving::InstanceTerminating),
         Some(claim) if claim.deleting => Some(Leaving::ClaimDeleted),
@@ -74,14 +74,14 @@ pub(crate) fn subject(
     Subject {
         node: Some(Arc::clone(&node.name)),
         claim: claim.map(|claim| claim_of(claim, not_before)),
-        conflicting_claims: world.conflicting_claims(node),
+        conflicting_claims: cluster.conflicting_claims(node),
         command,
         initialized: node.initialized,
         leaving,
         nominated_until: nominated.then(|| policy::drain::time::plus(now, PROMISED)),
         do_not_disrupt: node.do_not_disrupt,
         foreign_taint: node.foreign_taint.clone(),
-        pool: pool_of(world, node),
+        pool: pool_of(cluster, node),
         offering: Offering {
             instance_type: node.instance_type.clone(),
             type_known: node.instance_type.is_some(),
@@ -89,7 +89,7 @@ pub(crate) fn subject(
             zone: node.zone.clone(),
             price: seen.and_then(|seen| seen.price),
         },
-        pods: world.pods_on(&node.name).map(|pod| Arc::clone(&pod.resident)).collect(),
+        pods: cluster.pods_on(&node.name).map(|pod| Arc::clone(&pod.resident)).collect(),
         buffer_pods: u32::from(seen.is_some_and(|seen| seen.holds_buffers)),
     }
 }

@@ -13,7 +13,7 @@ use proto::types::v1 as types;
 use tracing::Span;
 
 use crate::actor::plus;
-use crate::note::Note;
+use crate::command_annotation::CommandAnnotation;
 use crate::writes::{Error, is_refusal};
 
 /// Nodes named in events and logs.
@@ -217,8 +217,8 @@ impl Command {
         })
     }
 
-    pub(crate) fn note(&self) -> Note {
-        Note {
+    pub(crate) fn note(&self) -> CommandAnnotation {
+        CommandAnnotation {
             id: self.id.to_string(),
             method: self.method().as_str().to_owned(),
             removes: u32::try_from(self.removes).unwrap_or(u32::MAX),

@@ -10,7 +10,7 @@ use model::requirement::Requirement;
 use model::requirements::Requirements;
 use policy::condition::drift::{self, Hash, Image, Offering, TypeSeen, Verdict};
 
-use crate::world::Claim;
+use crate::cluster::Claim;
 
 /// A NodePool.
 #[derive(Clone, Debug, Default)]

@@ -8,7 +8,7 @@ use policy::candidate::Notice;
 use policy::churn::Realised;
 use runtime::events::{self, Event, Recorder};
 
-use crate::world::{Claim, NodeState};
+use crate::cluster::{Claim, NodeState};
 
 /// Cheap to clone.
 #[derive(Clone)]

@@ -2,29 +2,29 @@
 //! orders replacements from the provisioner and deletes NodeClaims, which termination then drains.
 //!
 //! ```text
-//! world       what the cluster looks like, from watches and from the answers to our writes
-//! candidates  from the world to the questions of `policy`;  drift: the same for drift
+//! cluster     nodes, claims, pods and budgets, from watches and from the answers to our writes
+//! candidates  from the cluster state to the questions of `policy`;  drift: the same for drift
 //! actor       decides with `policy`, carries commands out, takes them back
 //! simulation  drives the search of `consolidation` for nodes to remove;  probe: what-ifs, asked of all provisioners
-//! note, take  a command as it is written on its claims and nodes, and taken off again
+//! command_annotation, command_writes   a command as it is written on its claims and nodes, and removed again
 //! writes      every write to the Kubernetes API;  grpc, events, metrics: what others see
 //! ```
 
 mod actor;
 mod candidates;
+mod cluster;
 mod command;
+mod command_annotation;
+mod command_writes;
 mod config;
 mod drift;
 mod events;
 mod grpc;
 mod metrics;
-mod note;
 mod probe;
 mod simulation;
-mod take;
 #[cfg(test)]
 mod testing;
-mod world;
 mod writes;
 
 use k8s_openapi::api::core::v1::{Node, Pod};

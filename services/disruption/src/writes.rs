@@ -14,7 +14,7 @@ use runtime::writes::timely;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::world::{Claim, is_disrupted};
+use crate::cluster::{Claim, is_disrupted};
 
 pub(crate) use runtime::writes::Error;
 

@@ -15,7 +15,6 @@ mod config;
 mod facts;
 mod feeds;
 mod grpc;
-mod marks;
 mod memory;
 mod metrics;
 mod nodes;
@@ -26,6 +25,7 @@ mod published;
 mod state;
 mod store;
 mod streams;
+mod unavailable_offerings;
 mod wire;
 
 use std::collections::BTreeSet;

@@ -12,10 +12,10 @@ use jiff::{SignedDuration, Timestamp};
 use crate::catalogue::{Catalogue, shared_with};
 use crate::facts::{Listing, Refused, RegionFacts, Sold, accept};
 use crate::feeds::Feed;
-use crate::marks::Ledger;
 use crate::memory::{MemoryBook, Seen};
 use crate::overlays::Overlay;
 use crate::prices::{Origin, PriceBook, Remembered, Source};
+use crate::unavailable_offerings::Ledger;
 
 /// How long the first catalogue waits for prices and reservations that do not answer, once types are known.
 pub(crate) const PATIENCE: SignedDuration = SignedDuration::from_secs(15);

@@ -23,9 +23,9 @@ pub mod nodeclass;
 mod nodepool;
 mod nodes;
 mod observe;
-mod replicas;
 mod reserved;
 mod schedule;
+mod static_capacity;
 mod watches;
 
 use std::sync::Arc;
@@ -92,7 +92,7 @@ pub async fn start(config: Config, shell: &mut runtime::Shell) -> anyhow::Result
     let stop = shell.stop();
     shell.process.spawn("claim-lookup", creator.clone().look_up_overdue(stop));
     if settings.feature_gates.static_capacity {
-        replicas::spawn(shell, &deps, creator.clone());
+        static_capacity::spawn(shell, &deps, creator.clone());
     }
     let buffers = if settings.feature_gates.capacity_buffer {
         buffers::spawn(shell, &deps)

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use policy::drain::Pod;
 use runtime::events::{self, Event, Recorder};
 
-use crate::world::{Claim, NodeState};
+use crate::cluster::{Claim, NodeState};
 use crate::writes::rfc3339;
 
 /// Cheap to clone.

@@ -16,10 +16,10 @@ use policy::drain::collect::{Abandoned, ClaimRef, InstanceSeen, NodeRef, Unwante
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use crate::cluster::Claim;
 use crate::events::Events;
 use crate::metrics::{Disrupted, Metrics};
 use crate::removal::Removals;
-use crate::world::Claim;
 use crate::writes::Writes;
 
 /// After a start things may lie about; soon only rarely.

@@ -13,8 +13,8 @@ use runtime::grpc::{Access, GrpcServer, Humans, errors};
 use runtime::{Leadership, Service};
 use tonic::{Request, Response, Status};
 
+use crate::cluster::Claim;
 use crate::removal::{Drain, Phase, Removals, Wait};
-use crate::world::Claim;
 use crate::writes::{Error, REASON_ANNOTATION, Writes, rfc3339};
 
 /// Changes within this time reach a watcher as one.

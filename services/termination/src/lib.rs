@@ -2,7 +2,7 @@
 //! garbage collection both ways. It never decides that a node should go.
 //!
 //! ```text
-//! world      what the cluster looks like, from watches and from the answers to our writes
+//! cluster    nodes, claims, pods, volumes and budgets, from watches and from the answers to our writes
 //! removal    the actor: one look at a time at each object that leaves, decided by policy::drain
 //! instances  what EC2 says about instances that are to end; asks in batches, insists until they are gone
 //! garbage    instances without claim, claims without instance
@@ -10,6 +10,7 @@
 //! writes     every write to the Kubernetes API, flow: how many at once;  grpc, events, metrics: what others see of it
 //! ```
 
+mod cluster;
 mod config;
 mod events;
 mod flow;
@@ -19,7 +20,6 @@ mod instances;
 mod metrics;
 mod removal;
 mod shifts;
-mod world;
 mod writes;
 
 use std::sync::Arc;
@@ -81,7 +81,7 @@ pub async fn start_with(
     };
     let (actor, removals, intake) = Actor::new(options, parts);
     let client = shell.kube.clone();
-    shell.watch("pods", Watch::<world::BoundPod>::all(client.clone()), intake.0.clone());
+    shell.watch("pods", Watch::<cluster::BoundPod>::all(client.clone()), intake.0.clone());
     shell.watch("nodes", Watch::<k8s_openapi::api::core::v1::Node>::all(client.clone()), intake.0.clone());
     shell.watch("nodeclaims", Watch::<api::NodeClaim>::all(client.clone()), intake.0.clone());
     shell.watch(

@@ -16,10 +16,10 @@ use runtime::writes::{CALL_TIMEOUT, timely};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::flow::Flow;
-use crate::world::{
+use crate::cluster::{
     Claim, DRAINED, EXCLUDE_LABEL, EXCLUDE_VALUE, INSTANCE_TERMINATING, NodeState, VOLUMES_DETACHED,
 };
+use crate::flow::Flow;
 
 pub(crate) use runtime::writes::Error;
 

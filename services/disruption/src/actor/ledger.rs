@@ -14,7 +14,7 @@ use policy::churn::{Account, Backoff, Realised};
 use tracing::{info, warn};
 
 use super::{Actor, plus};
-use crate::world::Claim;
+use crate::cluster::Claim;
 
 /// Between two looks at open accounts.
 const AUDIT_EVERY: SignedDuration = SignedDuration::from_secs(2);
@@ -60,7 +60,7 @@ impl Actor {
         if command.reason() != Reason::Underutilized {
             return;
         }
-        let pods = command.members().iter().flat_map(|member| self.world.pods_on(&member.node));
+        let pods = command.members().iter().flat_map(|member| self.cluster.pods_on(&member.node));
         let moved = pods.filter(|pod| pod.resident.is_reschedulable());
         let open = Open {
             account: Account::new(command.proposal.saving, now),
@@ -85,7 +85,7 @@ impl Actor {
         // Creation times have whole seconds.
         let since = first.map_or(now, |at| plus(at, SignedDuration::from_secs(-1)));
         let bought: Vec<Arc<Claim>> = self
-            .world
+            .cluster
             .claims()
             .filter(|claim| claim.made_for.is_none() && claim.note.is_none() && !claim.deleting)
             .filter(|claim| claim.created >= since)
@@ -93,10 +93,10 @@ impl Actor {
             .collect();
         let launching = bought.iter().any(|claim| !claim.is_initialized());
         for claim in &bought {
-            let Some(node) = self.world.node_of(claim) else { continue };
+            let Some(node) = self.cluster.node_of(claim) else { continue };
             let Some(price) = self.seen.get(&node.name).and_then(|seen| seen.price) else { continue };
             let here: HashSet<u64> =
-                self.world.pods_on(&node.name).map(|pod| workload(&pod.resident.pod)).collect();
+                self.cluster.pods_on(&node.name).map(|pod| workload(&pod.resident.pod)).collect();
             let causes = |open: &&mut Open| {
                 claim.created >= plus(open.account.since(), SignedDuration::from_secs(-1))
                     && !open.workloads.is_disjoint(&here)
@@ -108,7 +108,7 @@ impl Actor {
         let mut closed = Vec::new();
         for (id, open) in &mut self.ledger.open {
             let gone = |(claim, uid): &(Arc<str>, Arc<str>)| {
-                self.world.claim(claim).is_none_or(|claim| claim.uid != *uid)
+                self.cluster.claim(claim).is_none_or(|claim| claim.uid != *uid)
             };
             let removed = open.claims.iter().all(gone);
             closed.extend(
@@ -141,7 +141,7 @@ impl Actor {
             let jitter = self.random();
             let until = self.ledger.backoff.failed(pool, jitter, now);
             self.ledger.last.insert(Arc::clone(pool), realised);
-            if let Some(object) = self.world.pool(pool) {
+            if let Some(object) = self.cluster.pool(pool) {
                 self.events.savings_missed(object, &open.text, realised, until);
             }
         }

@@ -1,29 +1,29 @@
-//! The actor that decides which nodes go. It owns the world and the commands; every write and every question to others is
-//! done by a child task whose answer comes back as a message.
+//! The actor that decides which nodes go. It owns the cluster state and the commands; every write and every question to
+//! others is done by a child task whose answer comes back as a message.
 //!
 //! ```text
-//! watches ─ facts ─> world ─┬─> marks: Consolidatable, Drifted, expiry, repair ─── writes (child tasks)
+//! watches ─ facts ─> state ─┬─> conditions: Consolidatable, Drifted, expiry, repair ─── writes (child tasks)
 //! time ─────────────────────┤
-//!                           ├─> look: candidates, budgets ─> search (child task, asks the provisioner) ─> proposals
-//!                           └─> carry: wait, second look, taint, replacements, last look, removal, or all back again
+//!                           ├─> pass: candidates, budgets ─> search (child task, asks the provisioner) ─> proposals
+//!                           └─> execution: wait, validation, taint, replacements, last validation, removal, or rollback
 //! ```
 //!
-//! Followers keep the world warm and answer questions; only the leader acts. A new leader finds the commands of the one
-//! before in the objects (`resume`).
+//! Followers keep the cluster state warm and answer questions; only the leader acts. A new leader finds the commands of the one
+//! before in the objects (`recovery`).
 
-mod carry;
-mod check;
+mod conditions;
+mod execution;
 mod ledger;
-mod look;
-mod marks;
+mod pass;
 mod pools;
 mod progress;
+mod recovery;
 mod report;
-mod resume;
 mod rollback;
 mod schedule;
 #[cfg(test)]
 mod tests;
+mod validation;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -46,12 +46,12 @@ use tracing::{info, warn};
 pub(crate) use report::{Commands, Explained, NodeReport, Report};
 
 use self::schedule::Schedule;
+use crate::cluster::{ClusterState, Fact, Touched};
 use crate::command::{Command, Member, pause};
 use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::probe::{Probes, Seen, Told};
 use crate::simulation::Planned;
-use crate::world::{Fact, Touched, World};
 use crate::writes::{Error, Writes};
 
 /// Facts taken in one go before anything is decided: a burst costs one decision.
@@ -191,7 +191,7 @@ enum Done {
     },
     Checked {
         id: Arc<str>,
-        result: Result<check::Checked, Status>,
+        result: Result<validation::Checked, Status>,
     },
     /// One write of a stage of a command.
     Wrote {
@@ -241,7 +241,7 @@ pub(crate) struct Actor {
     questions: mpsc::Receiver<Question>,
     changes: watch::Sender<u64>,
 
-    world: World,
+    cluster: ClusterState,
     listed: BTreeSet<&'static str>,
     touched: Touched,
     /// Claims whose conditions are being written; at most one write a claim at a time.
@@ -317,7 +317,7 @@ impl Actor {
             facts,
             questions,
             changes,
-            world: World::default(),
+            cluster: ClusterState::default(),
             listed: BTreeSet::new(),
             touched: Touched::default(),
             marking: BTreeSet::new(),
@@ -418,7 +418,7 @@ impl Actor {
                 self.term = Some(self.leadership.term().await);
                 self.dirty = true;
                 self.metrics.passes.completed(Timestamp::now());
-                self.touched.claims.extend(self.world.claims().map(|claim| claim.name.clone()));
+                self.touched.claims.extend(self.cluster.claims().map(|claim| claim.name.clone()));
                 self.resume_requests();
                 self.resume(Timestamp::now());
             }
@@ -440,7 +440,7 @@ impl Actor {
 
     fn learn(&mut self, fact: Fact) {
         let (kind, whole) = fact.kind();
-        self.world.apply(fact, &mut self.touched);
+        self.cluster.apply(fact, &mut self.touched);
         if whole {
             self.listed.insert(kind);
         }

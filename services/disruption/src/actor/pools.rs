@@ -12,7 +12,7 @@ use policy::budget::Budgets;
 use tracing::{info, warn};
 
 use super::{Actor, Done, plus};
-use crate::world::{Fact, applied};
+use crate::cluster::{Fact, applied};
 use crate::writes::{Error, Mark, Target};
 
 /// Condition of a NodePool: False while part of what it says about disruption cannot be read, absent otherwise.
@@ -30,7 +30,7 @@ impl Actor {
     /// and until the annotation is taken off and set again, `consolidateAfter` counts as before.
     pub(super) fn notice_requests(&mut self, now: Timestamp) {
         let asking: BTreeSet<Arc<str>> =
-            self.world.pools().filter(|(_, pool)| asks(pool)).map(|(name, _)| Arc::clone(name)).collect();
+            self.cluster.pools().filter(|(_, pool)| asks(pool)).map(|(name, _)| Arc::clone(name)).collect();
         self.evaluate_now.retain(|pool, _| asking.contains(pool));
         for pool in asking {
             if self.evaluate_now.contains_key(&pool) {
@@ -43,7 +43,7 @@ impl Actor {
 
     /// Those that the leader before granted.
     pub(super) fn resume_requests(&mut self) {
-        let granted = self.world.pools().filter(|(_, pool)| asks(pool));
+        let granted = self.cluster.pools().filter(|(_, pool)| asks(pool));
         let granted: Vec<(Arc<str>, Timestamp)> =
             granted.filter_map(|(name, pool)| Some((Arc::clone(name), granted_at(pool)?))).collect();
         for (pool, since) in granted {
@@ -52,7 +52,7 @@ impl Actor {
     }
 
     fn evaluate(&mut self, pool: &Arc<str>, since: Timestamp) {
-        for claim in self.world.claims().filter(|claim| claim.pool == *pool) {
+        for claim in self.cluster.claims().filter(|claim| claim.pool == *pool) {
             self.unmarked.insert(Arc::clone(&claim.name));
             self.due.at(Arc::clone(&claim.name), plus(since, EVALUATED_FOR));
         }
@@ -65,7 +65,7 @@ impl Actor {
 
     pub(super) fn mark_pools(&mut self, now: Timestamp) {
         let pools: Vec<(Arc<str>, Arc<NodePool>)> =
-            self.world.pools().map(|(name, pool)| (Arc::clone(name), Arc::clone(pool))).collect();
+            self.cluster.pools().map(|(name, pool)| (Arc::clone(name), Arc::clone(pool))).collect();
         for (name, pool) in pools {
             let mut marks: Vec<Mark> = Vec::new();
             let problem = problem(&pool);

@@ -12,14 +12,14 @@ use proto::types::v1 as types;
 use tonic::Status;
 use tracing::{Instrument as _, info, warn};
 
-use super::carry::{FRESH, wait_of};
+use super::execution::{FRESH, wait_of};
 use super::{Actor, Done, Live, plus};
 use crate::candidates;
+use crate::cluster::applied;
 use crate::command::{Looked, Member, Stage, pause};
+use crate::command_writes;
 use crate::metrics::Disrupted;
 use crate::simulation;
-use crate::take;
-use crate::world::applied;
 use crate::writes::Target;
 
 /// Nodes whose pods are read at the same time.
@@ -35,7 +35,7 @@ impl Actor {
             info!(command = command.text(), "disrupting nodes");
             self.metrics.decided(command);
             for member in command.members() {
-                let (node, claim) = (self.world.node(&member.node), self.world.claim(&member.claim));
+                let (node, claim) = (self.cluster.node(&member.node), self.cluster.claim(&member.claim));
                 self.events.initiated((node.map(|n| &**n), claim.map(|c| &**c)), &command.text());
             }
         }
@@ -43,7 +43,7 @@ impl Actor {
         let note: Arc<str> = command.note().write().into();
         self.write_members(id, claims, move |writes, member| {
             let note = Arc::clone(&note);
-            async move { take::on(&writes, &member, &note).await }
+            async move { command_writes::on(&writes, &member, &note).await }
         });
     }
 
@@ -53,7 +53,7 @@ impl Actor {
         command.enter(Stage::Taking, "writing the reason on its claims", now);
         let reason = command.reason();
         self.write_members(id, claims, move |writes, member| async move {
-            Ok(vec![take::mark(&writes, &member, reason, now).await?])
+            Ok(vec![command_writes::mark(&writes, &member, reason, now).await?])
         });
     }
 
@@ -64,7 +64,7 @@ impl Actor {
         claims: &[Arc<str>],
         write: impl Fn(crate::writes::Writes, Member) -> F,
     ) where
-        F: Future<Output = Result<Vec<crate::world::Fact>, crate::writes::Error>> + Send + 'static,
+        F: Future<Output = Result<Vec<crate::cluster::Fact>, crate::writes::Error>> + Send + 'static,
     {
         let Some(command) = self.commands.get_mut(id) else { return };
         let members: Vec<Member> = claims.iter().filter_map(|claim| command.member(claim)).cloned().collect();
@@ -136,8 +136,8 @@ impl Actor {
         }
         command.open = 1;
         let version = |member: &Member| {
-            let node = self.world.node(&member.node).map(|node| node.resource_version.as_str());
-            let claim = self.world.claim(&member.claim).map(|claim| claim.resource_version.as_str());
+            let node = self.cluster.node(&member.node).map(|node| node.resource_version.as_str());
+            let claim = self.cluster.claim(&member.claim).map(|claim| claim.resource_version.as_str());
             node.into_iter().chain(claim).filter_map(|version| version.parse::<u64>().ok()).max()
         };
         let members: Vec<(Member, Option<u64>)> = claims
@@ -161,7 +161,7 @@ impl Actor {
     }
 
     pub(super) fn read(&mut self, id: &Arc<str>, pods: Vec<Live>, now: Timestamp) {
-        let pdbs = self.world.pdbs();
+        let pdbs = self.cluster.pdbs();
         let mut found = Vec::new();
         let mut failed = Vec::new();
         for Live { claim, at, pods } in pods {
@@ -172,12 +172,12 @@ impl Actor {
                     continue;
                 }
             };
-            let pods: Vec<Arc<Resident>> = pods.iter().filter_map(|pod| self.world.read_pod(pod)).collect();
+            let pods: Vec<Arc<Resident>> = pods.iter().filter_map(|pod| self.cluster.read_pod(pod)).collect();
             let Some(command) = self.commands.get(id) else { return };
             let Some(member) = command.member(&claim) else { continue };
-            let Some(node) = self.world.node(&member.node) else { continue };
+            let Some(node) = self.cluster.node(&member.node) else { continue };
             let mut subject =
-                candidates::subject(&self.world, node, self.seen.get(&node.name), None, None, now);
+                candidates::subject(&self.cluster, node, self.seen.get(&node.name), None, None, now);
             subject.pods = pods;
             let obstacle = candidate::still_free(&subject, command.method(), &pdbs, now).err();
             let known =
@@ -224,7 +224,7 @@ impl Actor {
         command.deleted.insert(Arc::clone(claim));
         let Some(member) = command.member(claim).cloned() else { return };
         let reason = command.reason();
-        let (node, object) = (self.world.node(&member.node), self.world.claim(claim));
+        let (node, object) = (self.cluster.node(&member.node), self.cluster.claim(claim));
         self.events.terminating((node.map(|n| &**n), object.map(|c| &**c)), reason.as_str());
         let labels = Disrupted {
             reason: reason.label(),

@@ -6,12 +6,12 @@ use jiff::Timestamp;
 use policy::budget::State;
 use policy::candidate::{self, Blocked, Consolidatable, Costs};
 
-use super::look::PoolBudgets;
+use super::pass::PoolBudgets;
 use super::{Actor, Probed};
 use crate::candidates;
+use crate::cluster::{Claim, NodeState};
 use crate::command::Command;
 use crate::probe::Seen;
-use crate::world::{Claim, NodeState};
 
 /// One node.
 pub(crate) struct NodeReport {
@@ -45,12 +45,12 @@ pub(crate) struct Commands {
 
 impl Actor {
     pub(super) fn report(&self, now: Timestamp) -> Report {
-        let pdbs = self.world.pdbs();
+        let pdbs = self.cluster.pdbs();
         let budgets = self.budgets(now);
         let mut nodes: Vec<NodeReport> = self
-            .world
+            .cluster
             .nodes()
-            .filter(|node| node.managed || self.world.claim_of(node).is_some())
+            .filter(|node| node.managed || self.cluster.claim_of(node).is_some())
             .map(|node| self.node_report(node, &pdbs, &budgets, now))
             .collect();
         nodes.sort_by(|a, b| a.node.name.cmp(&b.node.name));
@@ -59,13 +59,13 @@ impl Actor {
 
     /// The node of that name, or that of the NodeClaim of that name.
     pub(super) fn explained(&self, name: &str, now: Timestamp) -> Option<Explained> {
-        let of_claim = || self.world.claim(name).and_then(|claim| self.world.node_of(claim));
-        let node = self.world.node(name).or_else(of_claim)?;
-        if !node.managed && self.world.claim_of(node).is_none() {
+        let of_claim = || self.cluster.claim(name).and_then(|claim| self.cluster.node_of(claim));
+        let node = self.cluster.node(name).or_else(of_claim)?;
+        if !node.managed && self.cluster.claim_of(node).is_none() {
             return None;
         }
         let budgets = node.pool.as_ref().map(|pool| self.budgets_of(pool, now)).unwrap_or_default();
-        let node = self.node_report(node, &self.world.pdbs(), &budgets, now);
+        let node = self.node_report(node, &self.cluster.pdbs(), &budgets, now);
         let command = node.command.as_ref().and_then(|id| match self.term {
             Some(_) => self.commands.get(id).cloned(),
             None => self.noted(id, now),
@@ -94,7 +94,7 @@ impl Actor {
         budgets: &PoolBudgets,
         now: Timestamp,
     ) -> NodeReport {
-        let claim = self.world.claim_of(node).cloned();
+        let claim = self.cluster.claim_of(node).cloned();
         let command = self
             .commands
             .values()
@@ -107,7 +107,7 @@ impl Actor {
             _ => None,
         });
         let seen = self.seen.get(&node.name);
-        let subject = candidates::subject(&self.world, node, seen, command.clone(), not_before, now);
+        let subject = candidates::subject(&self.cluster, node, seen, command.clone(), not_before, now);
         let mut blocked = candidate::obstacles(&subject, pdbs, now);
         if blocked.is_empty() {
             blocked.extend(node.pool.as_ref().and_then(|pool| self.paused(pool, now)));
@@ -134,7 +134,7 @@ impl Actor {
             let probed = self.probed.get(&node.name).filter(|_| !subject.costs().is_empty());
             blocked.extend(probed.and_then(|probed| probed.verdict.blocked.clone()));
         }
-        let pods = || self.world.pods_on(&node.name).filter(|pod| !pod.resident.pod.is_terminal());
+        let pods = || self.cluster.pods_on(&node.name).filter(|pod| !pod.resident.pod.is_terminal());
         NodeReport {
             costs: subject.costs(),
             requested: (pods().map(|pod| pod.requests.0).sum(), pods().map(|pod| pod.requests.1).sum()),

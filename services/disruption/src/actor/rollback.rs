@@ -7,12 +7,12 @@ use jiff::Timestamp;
 use policy::command::{self, Why};
 use tracing::{Instrument as _, info, warn};
 
-use super::carry::decided;
+use super::execution::decided;
 use super::{Actor, Done, NotCancelled};
+use crate::cluster::applied;
 use crate::command::{Command, Member, Stage};
+use crate::command_writes;
 use crate::metrics::Cause;
-use crate::take;
-use crate::world::applied;
 use crate::writes::{Error, Target};
 
 impl Actor {
@@ -42,7 +42,7 @@ impl Actor {
         command.memory.giving_up.get_or_insert_with(|| why.clone());
         let command = &self.commands[id];
         for member in command.members() {
-            let (node, claim) = (self.world.node(&member.node), self.world.claim(&member.claim));
+            let (node, claim) = (self.cluster.node(&member.node), self.cluster.claim(&member.claim));
             let about = (node.map(|n| &**n), claim.map(|c| &**c));
             let text = command::member_text(&member.node, command.members().len(), command.needs);
             match why {
@@ -59,7 +59,7 @@ impl Actor {
         }
         warn!(command = command.text(), %why, "taken back");
         self.metrics.rolled_back.get_or_create(&Cause { cause: why.rule() }).inc();
-        let ready = |name: &Arc<str>| self.world.claim(name).is_some_and(|claim| claim.is_initialized());
+        let ready = |name: &Arc<str>| self.cluster.claim(name).is_some_and(|claim| claim.is_initialized());
         let unready = command.ordered.keys().filter(|name| !ready(name)).count();
         if unready > 0 {
             let labels = decided(command);
@@ -88,7 +88,7 @@ impl Actor {
         let Some(command) = self.commands.get(id) else { return };
         let uid = |name: &Arc<str>| {
             let ordered = || command.ordered.get(name).cloned();
-            self.world.claim(name).map(|claim| Arc::clone(&claim.uid)).or_else(ordered)
+            self.cluster.claim(name).map(|claim| Arc::clone(&claim.uid)).or_else(ordered)
         };
         let targets: Vec<(Arc<str>, Arc<str>)> =
             claims.iter().filter_map(|name| Some((Arc::clone(name), uid(name)?))).collect();
@@ -103,7 +103,7 @@ impl Actor {
                 let result = async {
                     let mut facts = Vec::new();
                     for member in &*members {
-                        match take::unmark(&writes, member, now).await {
+                        match command_writes::unmark(&writes, member, now).await {
                             Ok(fact) => facts.push(fact),
                             Err(Error::Gone) => {}
                             Err(error) => return Err(error),
@@ -128,7 +128,7 @@ impl Actor {
             info!(command = %id, %why, nodes = claims.len(), "some of its nodes stay");
             let mut released = Vec::new();
             for member in claims.iter().filter_map(|claim| command.member(claim)) {
-                let (node, claim) = (self.world.node(&member.node), self.world.claim(&member.claim));
+                let (node, claim) = (self.cluster.node(&member.node), self.cluster.claim(&member.claim));
                 let text = command::member_text(&member.node, 1, 0);
                 self.events.rolled_back((node.map(|n| &**n), claim.map(|c| &**c)), &text, &why.to_string());
                 released.push(Arc::clone(&member.node));
@@ -143,7 +143,7 @@ impl Actor {
         let Some(command) = self.commands.get_mut(id) else { return };
         command.enter(Stage::RollingBack, why.to_string(), now);
         self.write_members(id, claims, move |writes, member| async move {
-            take::off(&writes, &member, now).await
+            command_writes::off(&writes, &member, now).await
         });
     }
 }

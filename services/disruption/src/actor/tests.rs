@@ -64,8 +64,8 @@ fn sees_nothing(actor: &mut Actor) {
 }
 
 fn shows(actor: &mut Actor, claim: Value, node: Node) {
-    actor.learn(crate::world::applied(serde_json::from_value::<NodeClaim>(claim).unwrap()));
-    actor.learn(crate::world::applied(node));
+    actor.learn(crate::cluster::applied(serde_json::from_value::<NodeClaim>(claim).unwrap()));
+    actor.learn(crate::cluster::applied(node));
 }
 
 fn is_list_of_claims(asked: &Asked) -> bool {
@@ -129,7 +129,7 @@ async fn begun() -> Actor {
     for member in &mut command.proposal.members {
         member.node = Arc::clone(&name);
     }
-    actor.learn(crate::world::applied(pool(false, None)));
+    actor.learn(crate::cluster::applied(pool(false, None)));
     actor
 }
 
@@ -226,7 +226,7 @@ async fn a_repair_reaches_a_claim_that_is_being_deleted_and_leaves_it_alone_afte
     let deadline = &stamped.body["metadata"]["annotations"][labels::TERMINATION_TIMESTAMP];
     let deadline: Timestamp = deadline.as_str().unwrap_or_default().parse().unwrap();
     assert!(stamped.method == "PATCH" && deadline <= now, "{stamped:?}");
-    assert!(actor.world.claim("c").unwrap().deleting, "and nobody deletes it again");
+    assert!(actor.cluster.claim("c").unwrap().deleting, "and nobody deletes it again");
     // As after every later event about it.
     actor.mark(&name, plus(now, SignedDuration::from_secs(5)));
     assert!(actor.tasks.is_empty(), "the deadline that is over stays as it is");
@@ -260,15 +260,15 @@ async fn a_request_to_evaluate_a_pool_is_granted_once_whoever_leads() {
         let (client, _) = api_server(lists(json!([])));
         let mut actor = actor(client, &[]);
         sees_nothing(&mut actor);
-        actor.learn(crate::world::applied(pool(true, granted)));
+        actor.learn(crate::cluster::applied(pool(true, granted)));
         actor.lead_or_follow().await;
         actor.notice_requests(now);
         assert_eq!(actor.is_evaluated_now("general", now), evaluated, "granted {granted:?}");
         // Taken off and set again, it asks anew, although the condition is there yet.
-        actor.learn(crate::world::applied(pool(false, granted)));
+        actor.learn(crate::cluster::applied(pool(false, granted)));
         actor.notice_requests(now);
         assert!(!actor.is_evaluated_now("general", now));
-        actor.learn(crate::world::applied(pool(true, granted)));
+        actor.learn(crate::cluster::applied(pool(true, granted)));
         actor.notice_requests(now);
         assert!(actor.is_evaluated_now("general", now));
     }
@@ -285,7 +285,7 @@ async fn a_request_that_was_granted_is_told_on_the_pool() {
     });
     let mut actor = actor(client, &[]);
     sees_nothing(&mut actor);
-    actor.learn(crate::world::applied(pool(true, None)));
+    actor.learn(crate::cluster::applied(pool(true, None)));
     actor.lead_or_follow().await;
     actor.notice_requests(now);
     actor.mark_pools(now);

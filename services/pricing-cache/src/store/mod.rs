@@ -1,17 +1,17 @@
 //! What is kept in ConfigMaps over a restart and shared by replicas: how it is written as text, and the task that writes.
 //! Reading is lenient: a line or entry that makes no sense is left out and counted, never fatal.
 
-mod marks;
 mod memory;
 mod prices;
 mod saver;
 mod types;
+mod unavailable_offerings;
 
-pub(crate) use marks::{mark_text, marks_from, store_key};
 pub(crate) use memory::{memory_from, memory_key, memory_text};
 pub(crate) use prices::{prices_from, prices_text};
 pub(crate) use saver::{Save, Saver};
 pub(crate) use types::{fingerprint, types_from, types_text};
+pub(crate) use unavailable_offerings::{mark_text, marks_from, store_key};
 
 /// Types and zones as EC2 last listed them.
 pub(crate) const TYPES: &str = "karpenter-instance-types";

@@ -7,7 +7,7 @@ use cloud::catalog::Entry;
 use model::price::MicroDollars;
 use proto::pricingcache::v1 as pb;
 
-use super::{marks, parts};
+use super::{parts, unavailable_offerings};
 use crate::catalogue::Catalogue;
 
 pub(crate) fn delta(old: &Catalogue, new: &Catalogue) -> pb::CatalogDelta {
@@ -17,7 +17,7 @@ pub(crate) fn delta(old: &Catalogue, new: &Catalogue) -> pb::CatalogDelta {
     }
     if !Arc::ptr_eq(&old.marks, &new.marks) {
         let fresh = new.marks.iter().filter(|(key, mark)| old.marks.get(*key) != Some(mark));
-        delta.unavailable = fresh.map(|(_, mark)| marks::unavailable(mark)).collect();
+        delta.unavailable = fresh.map(|(_, mark)| unavailable_offerings::unavailable(mark)).collect();
         delta.available_again =
             old.marks.keys().filter(|key| !new.marks.contains_key(*key)).cloned().collect();
     }

@@ -2,13 +2,13 @@
 
 mod delta;
 mod frame;
-mod marks;
 mod parts;
 mod snapshot;
 #[cfg(test)]
 mod tests;
+mod unavailable_offerings;
 
 pub(crate) use delta::delta;
 pub(crate) use frame::{Numbered, framed_delta, framed_snapshot, unframed};
-pub(crate) use marks::{capacity_type, from_capacity_type, scope, timestamp, unavailable};
 pub(crate) use parts::{facts, requirement_entry};
+pub(crate) use unavailable_offerings::{capacity_type, from_capacity_type, scope, timestamp, unavailable};

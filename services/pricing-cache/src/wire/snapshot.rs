@@ -8,7 +8,7 @@ use prost::Message as _;
 use prost::bytes::BufMut;
 use proto::pricingcache::v1 as pb;
 
-use super::{marks, parts};
+use super::{parts, unavailable_offerings};
 use crate::catalogue::Catalogue;
 
 /// Tag of `CatalogSnapshot.instance_types`.
@@ -54,7 +54,7 @@ fn without_types(catalogue: &Catalogue) -> pb::CatalogSnapshot {
         instance_types: Vec::new(),
         on_demand_micro_usd: entries.iter().map(|e| e.on_demand.map_or(0, MicroDollars::get)).collect(),
         spot: spot.collect(),
-        unavailable: catalogue.marks.values().map(marks::unavailable).collect(),
+        unavailable: catalogue.marks.values().map(unavailable_offerings::unavailable).collect(),
         reservations: catalogue.reservations.iter().map(parts::reservation).collect(),
         overlays: catalogue.overlays.iter().map(parts::overlay).collect(),
         learned_memory: catalogue.learned.iter().map(parts::learned).collect(),

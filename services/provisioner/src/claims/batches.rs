@@ -56,7 +56,7 @@ mod tests {
     use model::resources::{CPU, Resources};
 
     use super::*;
-    use crate::claims::Wanted;
+    use crate::claims::NewClaim;
 
     fn order(cpus: i64) -> Order {
         let pool = serde_json::json!({
@@ -65,7 +65,7 @@ mod tests {
                 "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "c"}, "requirements": [],
             }}},
         });
-        let wanted = Wanted {
+        let wanted = NewClaim {
             requirements: Requirements::new(),
             instance_types: None,
             requests: Resources::new().with(CPU, model::quantity::Quantity::from_units(cpus)),

@@ -13,7 +13,7 @@ use model::resources::Resources;
 
 /// A node to be made.
 #[derive(Clone, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct NewClaim {
     /// Of pool and pods combined.
     pub(crate) requirements: Requirements,
     /// `None`: the provider chooses among all that the requirements allow (static pools).
@@ -26,7 +26,7 @@ pub(crate) struct Wanted {
 }
 
 /// The claim for `pool`, all but its name. `pool` is the object that was decided with.
-pub(crate) fn claim(pool: &NodePool, name: String, wanted: Wanted) -> NodeClaim {
+pub(crate) fn claim(pool: &NodePool, name: String, wanted: NewClaim) -> NodeClaim {
     let template = &pool.spec.template;
     let (kept_labels, kept_annotations) = match &template.metadata {
         Some(meta) => (meta.labels.clone().unwrap_or_default(), meta.annotations.clone().unwrap_or_default()),

@@ -18,8 +18,8 @@ fn pool() -> NodePool {
     .unwrap()
 }
 
-fn wanted(requirements: Vec<Requirement>) -> Wanted {
-    Wanted {
+fn wanted(requirements: Vec<Requirement>) -> NewClaim {
+    NewClaim {
         requirements: requirements.into_iter().collect(),
         instance_types: Some(vec!["m5.large".into(), "c5.large".into()]),
         requests: Resources::new().with("cpu", "1500m".parse().unwrap()).with("pods", "3".parse().unwrap()),
@@ -105,7 +105,7 @@ fn bounds_are_written_inclusive_and_exclusions_between_them_are_kept() {
 
 #[test]
 fn a_static_pool_leaves_the_choice_of_types_to_the_provider() {
-    let wanted = Wanted { instance_types: None, requests: Resources::new(), ..wanted(vec![]) };
+    let wanted = NewClaim { instance_types: None, requests: Resources::new(), ..wanted(vec![]) };
     let claim = claim(&pool(), "x".into(), wanted);
     assert!(find(&claim, labels::INSTANCE_TYPE).is_empty());
     assert_eq!(claim.spec.resources, None);

@@ -26,7 +26,7 @@ use crate::cluster::{ClusterHandle, LaunchShape, PoolUsage};
 use crate::deps::FIELD_MANAGER;
 use crate::lifecycle;
 use crate::metrics::Metrics;
-pub(crate) use content::Wanted;
+pub(crate) use content::NewClaim;
 
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 const TRIES: u32 = 3;
@@ -40,7 +40,7 @@ const AT_ONCE: std::ops::RangeInclusive<usize> = 1..=64;
 /// A claim to be created.
 pub(crate) struct Order {
     pub(crate) pool: Arc<NodePool>,
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: NewClaim,
     /// Command and place in it, for claims that must not be made twice.
     pub(crate) command: Option<(String, usize)>,
     /// Why, for the metric: a word of a closed set.
@@ -284,7 +284,7 @@ pub(crate) fn over_limit(pool: &NodePool, usage: Option<&PoolUsage>) -> Option<E
 }
 
 /// The annotation that keeps a claim's room for the pods it is made for.
-pub(crate) fn promise<'a>(uids: impl IntoIterator<Item = &'a str>) -> BTreeMap<String, String> {
-    let text = crate::cluster::promise(uids);
-    if text.is_empty() { BTreeMap::new() } else { [(labels::PROMISED_PODS.to_owned(), text)].into() }
+pub(crate) fn nomination_annotation<'a>(uids: impl IntoIterator<Item = &'a str>) -> BTreeMap<String, String> {
+    let text = crate::cluster::nomination_text(uids);
+    if text.is_empty() { BTreeMap::new() } else { [(labels::NOMINATED_PODS.to_owned(), text)].into() }
 }

@@ -15,9 +15,9 @@ use solver::Snapshot;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::holding::Holding;
+use super::pod_rows::PodRow;
+use super::removal_facts::RemovalFacts;
 use super::state::{Delta, State};
-use super::told::PodRow;
 use super::view::{ClusterView, PodFacts};
 use crate::batch::Trigger;
 use crate::buffers::BufferKey;
@@ -43,7 +43,7 @@ pub(crate) enum Message {
     Namespace(Change<Namespace>),
     Fresh(oneshot::Sender<Arc<ClusterView>>),
     /// What holds nodes where they are.
-    Holding(oneshot::Sender<Holding>),
+    RemovalFacts(oneshot::Sender<RemovalFacts>),
     Pod(Streamed<Pod>),
     AboutPod {
         namespace: String,
@@ -191,7 +191,7 @@ impl Actor {
             Message::Budget(change) => state.budget(change, now),
             Message::Namespace(change) => state.namespace(change),
             Message::Fresh(reply) => asked.push(reply),
-            Message::Holding(reply) => {
+            Message::RemovalFacts(reply) => {
                 let _ = reply.send(state.holding(now));
             }
             Message::AboutPod { namespace, name, reply } => {

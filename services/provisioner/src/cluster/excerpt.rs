@@ -117,6 +117,6 @@ impl ClusterView {
 impl NodeView {
     /// Bound to it or meant for it.
     fn residents(&self) -> impl Iterator<Item = &Pod> {
-        self.pods.iter().chain(&self.promised).map(|pod| &**pod)
+        self.pods.iter().chain(&self.nominated).map(|pod| &**pod)
     }
 }

@@ -48,11 +48,11 @@ impl State {
         let entry = self.nodes.entries.get(name)?;
         let (mut requested, mut limits) = (Resources::new(), Resources::new());
         let (mut of_daemons, mut burden) = (Daemons::default(), Burden::default());
-        let (mut pods, mut promised) = (Vec::new(), Vec::new());
+        let (mut pods, mut nominated) = (Vec::new(), Vec::new());
         for record in self.on.get(name).into_iter().flatten().filter_map(|key| self.pods.records.get(key)) {
             // Pods that are only meant for it are not on it.
             if record.pod.node.is_none() {
-                promised.push(Arc::clone(&record.pod));
+                nominated.push(Arc::clone(&record.pod));
                 continue;
             }
             requested.add(&record.pod.spec.requests);
@@ -82,7 +82,7 @@ impl State {
             of_daemons,
             burden,
             pods,
-            promised,
+            nominated,
             forced: entry.forced,
         })
     }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  watches ──► state (pods, nodes + claims, pools, …) ──► changes ──► solver snapshot ──► ClusterView
-//!  catalog ──►   │ promises: claims and the pods they were made for
+//!  catalog ──►   │ nominations: claims and the pods they were made for
 //!                └──► triggers: pods that wait ──► batch
 //! ```
 
@@ -13,22 +13,22 @@ mod backoff;
 mod buffers;
 mod excerpt;
 mod exclusive;
-mod holding;
 mod in_flight;
 mod input;
 mod launches;
 mod nodes;
+mod nominations;
+mod pod_rows;
 mod pods;
 mod pools;
-mod promises;
 mod refusals;
-mod show;
+mod removal_facts;
+mod snapshot_place;
 mod state;
 mod storage;
 #[cfg(test)]
 mod tests;
 mod time;
-mod told;
 mod view;
 
 use std::sync::Arc;
@@ -46,12 +46,12 @@ use crate::observe::PodMetrics;
 use actor::Actor;
 pub(crate) use actor::Message;
 pub(crate) use backoff::{Backoff, LaunchShape, Probes};
-pub(crate) use holding::Holding;
+pub(crate) use nominations::written as nomination_text;
+pub(crate) use pod_rows::PodRow;
 use pods::Pods;
 pub(crate) use pools::usable as usable_pools;
-pub(crate) use promises::written as promise;
+pub(crate) use removal_facts::RemovalFacts;
 use state::State;
-pub(crate) use told::PodRow;
 #[cfg(test)]
 pub(crate) use view::{Burden, Daemons};
 pub(crate) use view::{ClusterView, NodeView, PendingPod, PodFacts, PoolUsage};
@@ -153,9 +153,9 @@ impl ClusterHandle {
     }
 
     /// What holds nodes where they are. `None` when the process is ending.
-    pub(crate) async fn holding(&self) -> Option<Holding> {
+    pub(crate) async fn holding(&self) -> Option<RemovalFacts> {
         let (reply, answer) = oneshot::channel();
-        self.inbox.send(Message::Holding(reply)).await.ok()?;
+        self.inbox.send(Message::RemovalFacts(reply)).await.ok()?;
         answer.await.ok()
     }
 

@@ -15,10 +15,10 @@ use model::pod::Pod;
 use model::resources::Resources;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::promises::ShortUid;
+use super::nominations::ShortUid;
+use super::pod_rows::PodDisplay;
 use super::refusals::{Refusals, Said};
 use super::storage::{Consulted, Storage, StorageRef, Touched};
-use super::told::Told;
 use crate::observe::PodMetrics;
 
 /// More CPUs and bytes than any node has, without overflowing sums of them.
@@ -53,7 +53,7 @@ pub(super) struct Record {
     /// Only for pods with volume claims.
     volumes: Option<Box<Resolved>>,
     pub(super) shown: Shown,
-    pub(super) told: Told,
+    pub(super) told: PodDisplay,
     /// Of a pod that waits.
     pub(super) said: Option<Said>,
     /// Of nodes that were made for it.

@@ -18,8 +18,8 @@ use model::requirement::{Operator, Requirement};
 use model::resources::PODS;
 use model::taint::first_untolerated;
 
+use super::nominations::ShortUid;
 use super::pods::{Outcome, PodKey};
-use super::promises::ShortUid;
 use super::state::{Due, State};
 
 /// After the second refusal; it doubles with each.
@@ -136,10 +136,10 @@ impl State {
     }
 
     /// The claim keeps no room any more. Returns pods whose situation may have changed.
-    pub(super) fn end_promise(&mut self, claim: &Arc<str>, now: Timestamp) -> Vec<ShortUid> {
+    pub(super) fn end_nomination(&mut self, claim: &Arc<str>, now: Timestamp) -> Vec<ShortUid> {
         let refused = self.refused_on(claim);
         self.refuse(claim, refused, now);
-        self.promises.drop(claim)
+        self.nominations.drop(claim)
     }
 
     /// Leaves the claim's node out for these pods.

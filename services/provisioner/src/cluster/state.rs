@@ -20,16 +20,16 @@ use tracing::warn;
 use super::buffers::Buffers;
 use super::launches::Launches;
 use super::nodes::{Nodes, Surroundings};
+use super::nominations::{self, Nominations};
 use super::pods::{Outcome, PodKey, Pods, Shown, legible};
 use super::pools::{self, Daemons, key_of_set};
-use super::promises::{self, Promises};
 use super::storage::{Storage, by_name};
 use crate::catalog::Offer;
 
 /// Something that changes by itself when its time comes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Due {
-    Promise(Arc<str>),
+    Nomination(Arc<str>),
     /// Of a claim: pods may be left that do not fit its node any more.
     Settled(Arc<str>),
     /// A claim's or a Node's settling or nomination.
@@ -52,7 +52,7 @@ pub(super) struct State {
     pub(super) pools: BTreeMap<String, Arc<NodePool>>,
     pub(super) settling: BTreeMap<String, SignedDuration>,
     pub(super) namespaces: BTreeMap<String, LabelMap>,
-    pub(super) promises: Promises,
+    pub(super) nominations: Nominations,
     pub(super) buffers: Buffers,
     pub(super) launches: Launches,
     /// How long room is kept on a node that has just become ready.
@@ -124,8 +124,8 @@ impl State {
             self.delta.nodes.insert(Arc::clone(name));
             if moved.pods_too {
                 affected.extend(entry.object.iter().flat_map(|object| self.pods.on_node(object)));
-                let promised = entry.node.claim.iter().flat_map(|claim| self.promises.of(claim));
-                affected.extend(promised.filter_map(|uid| self.pods.by_short(*uid)).cloned());
+                let nominated = entry.node.claim.iter().flat_map(|claim| self.nominations.of(claim));
+                affected.extend(nominated.filter_map(|uid| self.pods.by_short(*uid)).cloned());
             }
         }
         affected.sort_unstable();
@@ -272,17 +272,17 @@ impl State {
     }
 
     pub(super) fn keep_claim(&mut self, name: &Arc<str>, claim: Arc<NodeClaim>, now: Timestamp) {
-        let until = promises::until(&claim, self.window);
+        let until = nominations::until(&claim, self.window);
         let object = self.nodes.object_of_claim(name);
         let touched = match until {
-            Some(until) if until <= now => self.end_promise(name, now),
+            Some(until) if until <= now => self.end_nomination(name, now),
             due => {
                 if let Some(due) = due {
-                    self.due.insert((due, Due::Promise(Arc::clone(name))));
-                    let settled = promises::settled(&claim).unwrap_or(due);
+                    self.due.insert((due, Due::Nomination(Arc::clone(name))));
+                    let settled = nominations::settled(&claim).unwrap_or(due);
                     self.due.insert((settled, Due::Settled(Arc::clone(name))));
                 }
-                self.promises.set(name, &claim)
+                self.nominations.set(name, &claim)
             }
         };
         self.follow_launch(name, &claim, now);
@@ -302,7 +302,7 @@ impl State {
     pub(super) fn drop_claim(&mut self, name: &Arc<str>, now: Timestamp) {
         self.assumed.remove(name);
         let object = self.nodes.object_of_claim(name);
-        let touched = self.promises.drop(name);
+        let touched = self.nominations.drop(name);
         if self.nodes.drop_claim(name).is_none() {
             self.launches.forget(name);
             return;
@@ -313,7 +313,7 @@ impl State {
     }
 
     /// Pods whose nomination changed are shown where they belong now; those without one are to be decided about.
-    pub(super) fn free_pods(&mut self, pods: &[promises::ShortUid], retry: Retry) {
+    pub(super) fn free_pods(&mut self, pods: &[nominations::ShortUid], retry: Retry) {
         for uid in pods {
             let Some(key) = self.pods.by_short(*uid).cloned() else { continue };
             self.show(&key);

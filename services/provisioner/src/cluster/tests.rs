@@ -115,12 +115,12 @@ fn bound(number: u32, node: &str) -> Arc<Pod> {
     pod(number, json!({"spec": {"nodeName": node}, "status": {"phase": "Running", "conditions": []}}))
 }
 
-fn claim(name: &str, promised: &[u32], patch: Value) -> Arc<NodeClaim> {
-    let uids: Vec<String> = promised.iter().map(|n| uid(*n)).collect();
+fn claim(name: &str, nominated: &[u32], patch: Value) -> Arc<NodeClaim> {
+    let uids: Vec<String> = nominated.iter().map(|n| uid(*n)).collect();
     let mut claim = json!({
         "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
         "metadata": {"name": name, "labels": {labels::NODEPOOL: "general"},
-            "annotations": {labels::PROMISED_PODS: super::promise(uids.iter().map(String::as_str))}},
+            "annotations": {labels::NOMINATED_PODS: super::nomination_text(uids.iter().map(String::as_str))}},
         "spec": {
             "requirements": [
                 {"key": labels::INSTANCE_TYPE, "operator": "In", "values": ["a.xlarge", "a.2xlarge"]},
@@ -132,10 +132,10 @@ fn claim(name: &str, promised: &[u32], patch: Value) -> Arc<NodeClaim> {
     Arc::new(serde_json::from_value(claim).unwrap())
 }
 
-fn launched(name: &str, promised: &[u32]) -> Arc<NodeClaim> {
+fn launched(name: &str, nominated: &[u32]) -> Arc<NodeClaim> {
     claim(
         name,
-        promised,
+        nominated,
         json!({
             "metadata": {"labels": {labels::NODEPOOL: "general", labels::ZONE: "z1", labels::INSTANCE_TYPE: "a.xlarge",
                 labels::CAPACITY_TYPE: "on-demand", labels::ARCH: "amd64", labels::OS: "linux"}},
@@ -146,8 +146,8 @@ fn launched(name: &str, promised: &[u32]) -> Arc<NodeClaim> {
     )
 }
 
-fn initialized(name: &str, promised: &[u32], since: i64) -> Arc<NodeClaim> {
-    let mut claim = serde_json::to_value(&*launched(name, promised)).unwrap();
+fn initialized(name: &str, nominated: &[u32], since: i64) -> Arc<NodeClaim> {
+    let mut claim = serde_json::to_value(&*launched(name, nominated)).unwrap();
     claim["status"]["conditions"] = json!([{"type": "Initialized", "status": "True", "reason": "Initialized",
         "message": "", "lastTransitionTime": at(since).to_string()}]);
     Arc::new(serde_json::from_value(claim).unwrap())

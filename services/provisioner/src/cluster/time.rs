@@ -1,4 +1,4 @@
-//! What changes by itself as time passes: promises end, nodes settle, pods lose their protection, and pods without a place are
+//! What changes by itself as time passes: nominations end, nodes settle, pods lose their protection, and pods without a place are
 //! decided about again.
 
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use model::quantity::Quantity;
 use model::resources::PODS;
 
 use super::nodes::Entry;
+use super::nominations::{self, ShortUid};
 use super::pods::{PodKey, Shown};
-use super::promises::{self, ShortUid};
 use super::state::{Due, Retry, State};
 
 /// As often as the reference looks again at pods that it found a place for but that were not bound.
@@ -31,10 +31,10 @@ impl State {
         while let Some((_, due)) = self.due.first().filter(|(at, _)| *at <= now).cloned() {
             self.due.pop_first();
             match due {
-                Due::Promise(claim) => {
-                    let over = self.nodes.claims.get(&claim).and_then(|c| promises::until(c, self.window));
+                Due::Nomination(claim) => {
+                    let over = self.nodes.claims.get(&claim).and_then(|c| nominations::until(c, self.window));
                     if over.is_some_and(|until| until <= now) {
-                        let touched = self.end_promise(&claim, now);
+                        let touched = self.end_nomination(&claim, now);
                         self.free_pods(&touched, Retry::Soon);
                     }
                 }
@@ -83,7 +83,7 @@ impl State {
                 left_over.extend(ShortUid::of(&pod.uid));
             }
         }
-        left_over.iter().for_each(|pod| self.promises.release(*pod, claim));
+        left_over.iter().for_each(|pod| self.nominations.release(*pod, claim));
         self.free_pods(&left_over, Retry::Soon);
     }
 

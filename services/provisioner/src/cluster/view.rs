@@ -80,7 +80,7 @@ pub(crate) struct NodeView {
     /// Bound to it; their node is Kubernetes' name.
     pub(crate) pods: Vec<Arc<Pod>>,
     /// Meant for it, and not bound yet.
-    pub(crate) promised: Vec<Arc<Pod>>,
+    pub(crate) nominated: Vec<Arc<Pod>>,
     /// Its pods will soon be deleted, whatever protects them.
     pub(crate) forced: bool,
 }

@@ -8,9 +8,13 @@ use api::NodePool;
 use proto::provisioner::v1 as pb;
 
 use super::wire::{self, Uids};
-use crate::cluster::{ClusterView, Holding};
+use crate::cluster::{ClusterView, RemovalFacts};
 
-pub(super) fn rest(pools: BTreeMap<String, Arc<NodePool>>, holding: Holding, spot_to_spot: bool) -> Rest {
+pub(super) fn rest(
+    pools: BTreeMap<String, Arc<NodePool>>,
+    holding: RemovalFacts,
+    spot_to_spot: bool,
+) -> Rest {
     Rest {
         facts: holding.facts,
         pools: pools.into_iter().map(|(name, pool)| (Arc::from(name), pool)).collect(),

@@ -104,7 +104,7 @@ fn miss(view: &NodeView, pod: &Pod) -> Option<(Rule, String)> {
 }
 
 fn residents(view: &NodeView) -> impl Iterator<Item = &Arc<Pod>> {
-    view.pods.iter().chain(&view.promised)
+    view.pods.iter().chain(&view.nominated)
 }
 
 /// The node's value of a label under any of the names that the label has.

@@ -26,7 +26,7 @@ use tonic::Status;
 
 use super::{consolidate, limits, simulate, wire};
 use crate::catalog::Offer;
-use crate::cluster::{ClusterView, Holding, usable_pools};
+use crate::cluster::{ClusterView, RemovalFacts, usable_pools};
 use crate::deps::Deps;
 use crate::schedule;
 
@@ -163,7 +163,7 @@ pub(super) fn answer(
     view: &ClusterView,
     offer: &Offer,
     change: &Change,
-    holding: Option<Holding>,
+    holding: Option<RemovalFacts>,
     deps: &Deps,
     gone: &CancellationToken,
 ) -> Result<pb::PlanResponse, Status> {

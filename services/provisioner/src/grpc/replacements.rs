@@ -9,7 +9,7 @@ use runtime::grpc::errors;
 use tonic::{Code, Status};
 
 use super::wire;
-use crate::claims::{self, Made, Order, Wanted};
+use crate::claims::{self, Made, NewClaim, Order};
 use crate::cluster::ClusterView;
 
 /// Reasons as the reference's metric spells them.
@@ -62,12 +62,12 @@ fn order(
     let uids = node.pods.iter().map(|pod| pod.uid.as_str()).filter(|uid| !uid.is_empty());
     Ok(Order {
         pool: Arc::clone(pool),
-        wanted: Wanted {
+        wanted: NewClaim {
             requirements: wire::read_requirements(&node.requirements, &format!("{field}.requirements"))?,
             instance_types: (!node.instance_types.is_empty()).then(|| node.instance_types.clone()),
             requests: wire::read_resources(&requests, &format!("{field}.requests"))?,
             min_values_relaxed: false,
-            annotations: claims::promise(uids),
+            annotations: claims::nomination_annotation(uids),
         },
         command: Some((request.command_id.clone(), index)),
         reason,

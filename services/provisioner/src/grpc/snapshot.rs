@@ -62,7 +62,7 @@ pub(super) struct Nodes<'a> {
     offer: &'a Offer,
     prices: BTreeMap<&'a Arc<str>, i64>,
     /// Made for pods that the scheduler has not bound yet: as good as taken.
-    promised: BTreeSet<&'a Arc<str>>,
+    nominated: BTreeSet<&'a Arc<str>>,
 }
 
 impl<'a> Nodes<'a> {
@@ -72,20 +72,20 @@ impl<'a> Nodes<'a> {
             decided,
             offer,
             prices: view.snapshot.node_ids().filter_map(priced).collect(),
-            promised: view.pending.iter().filter_map(|pod| pod.nominated.as_ref()).collect(),
+            nominated: view.pending.iter().filter_map(|pod| pod.nominated.as_ref()).collect(),
         }
     }
 
     /// The part that may change while the node stays as it is: price, placeholders, pods that are sent there.
     pub(super) fn around(&self, name: &Arc<str>, node: &NodeView) -> (i64, bool, bool) {
         let held = self.decided.held.contains(node.node.claim.as_ref().unwrap_or(name));
-        (self.prices.get(name).copied().unwrap_or(0), held, self.promised.contains(name))
+        (self.prices.get(name).copied().unwrap_or(0), held, self.nominated.contains(name))
     }
 
     pub(super) fn summary(&self, name: &Arc<str>, node: &NodeView) -> pb::NodeSummary {
-        let (price, held, promised) = self.around(name, node);
+        let (price, held, nominated) = self.around(name, node);
         let mut summary = summary(node, price, held);
-        summary.nominated |= promised;
+        summary.nominated |= nominated;
         summary.type_known = type_known(&node.node, self.offer);
         summary
     }

@@ -194,7 +194,7 @@ fn watched(view: &NodeView, summary: pb::NodeSummary, with_pods: bool) -> pb::Wa
         taints: node.taints.iter().map(ToString::to_string).collect(),
         waits_for: waits_for(view),
         pods: pods(&view.pods),
-        nominated: pods(&view.promised),
+        nominated: pods(&view.nominated),
         conditions: conditions(view),
     }
 }

@@ -42,7 +42,7 @@ fn seen(node: Node, pods: &[&str]) -> Arc<NodeView> {
         of_daemons: crate::cluster::Daemons::default(),
         burden: crate::cluster::Burden::default(),
         pods: pods.iter().map(pod).collect(),
-        promised: Vec::new(),
+        nominated: Vec::new(),
         forced: false,
     })
 }

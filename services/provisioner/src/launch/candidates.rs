@@ -12,7 +12,7 @@ use model::resources::{
     NVIDIA_GPU, Resources,
 };
 
-use super::wanted::Wanted;
+use super::claim_request::ClaimRequest;
 
 /// Types in one fleet request.
 pub const MOST_TYPES: usize = 60;
@@ -58,7 +58,7 @@ impl Candidate<'_> {
 /// The candidates of a launch, cheapest first.
 pub fn candidates<'a>(
     types: &'a [InstanceType],
-    wanted: &Wanted,
+    wanted: &ClaimRequest,
     terms: &Terms,
 ) -> Result<Vec<Candidate<'a>>, NoCandidates> {
     let mut left = compatible(types, wanted, terms);
@@ -89,13 +89,16 @@ pub(super) fn on_demand_price(kind: &InstanceType) -> MicroDollars {
     on_demand.map(|o| o.price).min().unwrap_or(MicroDollars::MAX)
 }
 
-fn may_be_reserved(wanted: &Wanted, terms: &Terms) -> bool {
+fn may_be_reserved(wanted: &ClaimRequest, terms: &Terms) -> bool {
     wanted.allows(labels::CAPACITY_TYPE, labels::RESERVED)
         && !terms.given_up.contains(&CapacityType::Reserved)
 }
 
 /// Types that the claim lists, whether or not they can be had.
-pub fn listed<'a>(types: &'a [InstanceType], wanted: &Wanted) -> impl Iterator<Item = &'a InstanceType> {
+pub fn listed<'a>(
+    types: &'a [InstanceType],
+    wanted: &ClaimRequest,
+) -> impl Iterator<Item = &'a InstanceType> {
     // What no type defines is the pool's own label; what the type lacks although it is well known, its nodes will lack.
     let undefined_is_fine = |key: &str| !labels::is_well_known(key) || key == labels::NODEPOOL;
     // A claim names its types; comparing names first spares comparing every label of the whole catalogue.
@@ -106,7 +109,7 @@ pub fn listed<'a>(types: &'a [InstanceType], wanted: &Wanted) -> impl Iterator<I
         .filter(move |kind| kind.requirements.is_compatible(&wanted.requirements, &undefined_is_fine))
 }
 
-fn compatible<'a>(types: &'a [InstanceType], wanted: &Wanted, terms: &Terms) -> Vec<Candidate<'a>> {
+fn compatible<'a>(types: &'a [InstanceType], wanted: &ClaimRequest, terms: &Terms) -> Vec<Candidate<'a>> {
     listed(types, wanted)
         .filter_map(|kind| {
             let fits_plain = fits(&plain_allocatable(kind), wanted);
@@ -129,7 +132,7 @@ fn is_refused(kind: &InstanceType, offering: &Offering, terms: &Terms) -> bool {
         && terms.refused.contains(&(offering.capacity_type, kind.name.to_string(), offering.zone.to_string()))
 }
 
-fn offering_fits(offering: &Offering, wanted: &Wanted) -> bool {
+fn offering_fits(offering: &Offering, wanted: &ClaimRequest) -> bool {
     let reservation = match &offering.reservation {
         None => [
             labels::CAPACITY_RESERVATION_ID,
@@ -154,7 +157,7 @@ fn offering_fits(offering: &Offering, wanted: &Wanted) -> bool {
 }
 
 /// Whether the node has room for what the claim asks. Enclave slots are an option of the launch, not a resource of a type.
-fn fits(allocatable: &Resources, wanted: &Wanted) -> bool {
+fn fits(allocatable: &Resources, wanted: &ClaimRequest) -> bool {
     if wanted.wants_enclave() {
         let mut rest = wanted.requests.clone();
         rest.remove(NITRO_ENCLAVE_SLOTS);
@@ -281,7 +284,7 @@ fn without_exotic(left: &mut Vec<Candidate<'_>>) {
 }
 
 /// Where both can be had, spot that costs more than the cheapest on-demand is not worth its risk.
-fn without_dear_spot(left: &mut Vec<Candidate<'_>>, wanted: &Wanted, terms: &Terms) {
+fn without_dear_spot(left: &mut Vec<Candidate<'_>>, wanted: &ClaimRequest, terms: &Terms) {
     let open = |kind: CapacityType| {
         wanted.allows(labels::CAPACITY_TYPE, kind.as_str()) && !terms.given_up.contains(&kind)
     };
@@ -297,7 +300,7 @@ fn without_dear_spot(left: &mut Vec<Candidate<'_>>, wanted: &Wanted, terms: &Ter
     keep_offerings(left, |_, o| o.capacity_type != CapacityType::Spot || o.price <= limit);
 }
 
-fn enough_values(left: &[Candidate<'_>], wanted: &Wanted) -> Result<(), NoCandidates> {
+fn enough_values(left: &[Candidate<'_>], wanted: &ClaimRequest) -> Result<(), NoCandidates> {
     for (key, least) in wanted.requirements.min_values() {
         let values: BTreeSet<&String> = left
             .iter()

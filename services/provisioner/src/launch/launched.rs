@@ -11,8 +11,8 @@ use model::price::MicroDollars;
 use model::resources::{EFA, Resources};
 
 use super::candidates::{allocatable, capacity};
+use super::claim_request::ClaimRequest;
 use super::template::partition;
-use super::wanted::Wanted;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Launched {
@@ -90,7 +90,7 @@ impl Facts {
 /// `types` is the class's catalogue; a type it no longer lists leaves labels and capacity empty.
 pub(super) fn describe(
     facts: Facts,
-    wanted: &Wanted,
+    wanted: &ClaimRequest,
     class: &EC2NodeClass,
     types: &[InstanceType],
     group: Option<&PlacementGroup>,
@@ -142,7 +142,7 @@ fn without_zeros(all: &Resources) -> Resources {
 
 fn labels_of(
     facts: &Facts,
-    wanted: &Wanted,
+    wanted: &ClaimRequest,
     kind: Option<&InstanceType>,
     zone_id: Option<&str>,
     group: Option<&PlacementGroup>,
@@ -183,7 +183,11 @@ fn labels_of(
     all
 }
 
-fn annotations(class: &EC2NodeClass, wanted: &Wanted, subnet: Option<&str>) -> BTreeMap<String, String> {
+fn annotations(
+    class: &EC2NodeClass,
+    wanted: &ClaimRequest,
+    subnet: Option<&str>,
+) -> BTreeMap<String, String> {
     let own = class.metadata.annotations.as_ref();
     let copied = [labels::EC2NODECLASS_HASH, labels::EC2NODECLASS_HASH_VERSION]
         .into_iter()

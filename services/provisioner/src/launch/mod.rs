@@ -2,8 +2,8 @@
 //! teaches. What comes of it is written by `lifecycle`, which owns the claim's life.
 //!
 //! ```text
-//! Wanted (claim) + class + types
-//!   ├─ gather       claims of one batch ask together
+//! ClaimRequest (claim) + class + types
+//!   ├─ gathering    claims of one batch ask together
 //!   └─ candidates   filters, cheapest first, 60 types          pure
 //!       └─ fleet    shapes, overrides, what an answer teaches  pure
 //!           ├─ template, userdata   launch template content    pure
@@ -15,26 +15,26 @@
 //! When a way of buying has nothing to give, the next that the claim allows is tried in the same call: reserved, spot,
 //! on-demand.
 
-mod ask;
 mod attempts;
 mod batch;
-mod buy;
 pub mod candidates;
+mod claim_request;
+mod class_readiness;
 mod error;
 mod facts;
-mod find;
 pub mod fleet;
-mod gather;
+mod fleet_call;
+mod gathering;
 mod launched;
 mod metrics;
+mod purchase;
+mod recovery;
 mod shares;
 pub mod template;
 mod templates;
 #[cfg(test)]
 mod tests;
-mod usable;
 pub mod userdata;
-mod wanted;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -55,18 +55,18 @@ use tracing::{Instrument as _, info_span};
 use crate::nodeclass::{Addresses, ResolvedClasses};
 use attempts::Attempts;
 use candidates::Terms;
+use class_readiness::check_class;
 use fleet::Images;
-use gather::{Gathering, Role};
+use gathering::{Gathering, Role};
 use shares::{Key, Shares};
-use usable::check_class;
 
+pub use claim_request::ClaimRequest;
 pub use error::{Failure, LaunchError};
 pub use facts::ClusterFacts;
 pub use launched::Launched;
 pub(crate) use launched::network;
 pub use metrics::LaunchMetrics;
 pub use templates::Templates;
-pub use wanted::Wanted;
 
 const SWEEP_EVERY: Duration = Duration::from_mins(1);
 
@@ -119,14 +119,14 @@ type Answer = Result<Launched, LaunchError>;
 
 /// A claim on its way to a launch.
 struct Waiting {
-    wanted: Wanted,
+    wanted: ClaimRequest,
     created: Option<Timestamp>,
 }
 
 /// One launch under way, for one claim or for several that are alike.
 struct Job<'a> {
     /// Of any of the claims, where they are alike.
-    wanted: Wanted,
+    wanted: ClaimRequest,
     key: Key,
     class: &'a EC2NodeClass,
     types: &'a [InstanceType],
@@ -177,7 +177,7 @@ impl Launch {
         class: &EC2NodeClass,
         types: Option<&[InstanceType]>,
     ) -> Result<Launched, LaunchError> {
-        let wanted = Wanted::of(claim)
+        let wanted = ClaimRequest::of(claim)
             .map_err(|error| LaunchError::new(Failure::Terminal, "InvalidNodeClaim", error.to_string()))?;
         if wanted.uid.is_empty() {
             return Err(LaunchError::new(Failure::Terminal, "InvalidNodeClaim", "the NodeClaim has no uid"));
@@ -269,7 +269,7 @@ impl Launch {
     /// `Err` is for those that are still without.
     async fn serve(
         &self,
-        mut wanted: Wanted,
+        mut wanted: ClaimRequest,
         key: Key,
         class: &EC2NodeClass,
         types: Option<&[InstanceType]>,

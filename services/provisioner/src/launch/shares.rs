@@ -7,7 +7,7 @@ use cloud::instance::{BATCH_TAG, NODECLAIM_TAG};
 use super::batch::Member;
 use super::error::LaunchError;
 use super::launched::Launched;
-use super::{Answer, Wanted, unanswered};
+use super::{Answer, ClaimRequest, unanswered};
 
 /// What tokens and tags of a launch are made of.
 pub(super) struct Key {
@@ -19,7 +19,7 @@ pub(super) struct Key {
 }
 
 impl Key {
-    pub(super) fn of_claim(wanted: &Wanted) -> Self {
+    pub(super) fn of_claim(wanted: &ClaimRequest) -> Self {
         Self { id: wanted.uid.clone(), tag: (NODECLAIM_TAG, wanted.name.clone()), is_batch: false }
     }
 
@@ -36,8 +36,8 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    pub(super) fn new<'a>(claims: impl Iterator<Item = &'a Wanted>, unsure: bool) -> Self {
-        let member = |wanted: &Wanted| Member { uid: wanted.uid.clone(), name: wanted.name.clone() };
+    pub(super) fn new<'a>(claims: impl Iterator<Item = &'a ClaimRequest>, unsure: bool) -> Self {
+        let member = |wanted: &ClaimRequest| Member { uid: wanted.uid.clone(), name: wanted.name.clone() };
         let mut open: Vec<Member> = claims.map(member).collect();
         open.sort();
         open.dedup();

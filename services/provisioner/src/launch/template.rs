@@ -20,10 +20,10 @@ use model::labels;
 use model::quantity::Quantity;
 
 use super::candidates::Kind;
+use super::claim_request::ClaimRequest;
 use super::facts::ClusterFacts;
 use super::fleet::Shape;
 use super::userdata::{self, Boot, BootTaint, Unrenderable, UserData};
-use super::wanted::Wanted;
 
 const NAME_PREFIX: &str = "karpenter.k8s.aws/";
 const GIB: i64 = 1 << 30;
@@ -41,7 +41,7 @@ const WITHOUT_METADATA_IPV6: &[&str] = &[
 pub struct Setting<'a> {
     pub class: &'a EC2NodeClass,
     pub cluster: &'a ClusterFacts,
-    pub wanted: &'a Wanted,
+    pub wanted: &'a ClaimRequest,
     pub buying: CapacityType,
     pub placement_group: Option<&'a PlacementGroup>,
     /// Feature gate ReservedCapacity.
@@ -121,7 +121,7 @@ fn data(setting: &Setting<'_>, shape: &Shape, user_data: &str, tags: Tags) -> Te
 }
 
 /// The partition the claim asks for, the lowest of several; `None` leaves it to EC2.
-pub fn partition(group: &PlacementGroup, wanted: &Wanted) -> Option<u32> {
+pub fn partition(group: &PlacementGroup, wanted: &ClaimRequest) -> Option<u32> {
     let PlacementStrategy::Partition(count) = group.strategy else { return None };
     let asked = wanted.requirements.get(labels::PLACEMENT_GROUP_PARTITION)?;
     (1..=count).find(|number| asked.contains(&number.to_string()))
@@ -152,7 +152,7 @@ fn boot(setting: &Setting<'_>, shape: &Shape) -> Boot {
 }
 
 /// Until it is registered nothing may run on the node that does not tolerate everything.
-fn boot_taints(wanted: &Wanted) -> Vec<BootTaint> {
+fn boot_taints(wanted: &ClaimRequest) -> Vec<BootTaint> {
     let mut taints = wanted.taints.clone();
     if !taints.iter().any(|t| t.key == labels::UNREGISTERED_TAINT && t.effect == "NoExecute") {
         taints.push(BootTaint {
@@ -165,7 +165,7 @@ fn boot_taints(wanted: &Wanted) -> Vec<BootTaint> {
 }
 
 /// Labels a kubelet may set on its own node; the others are put on at registration.
-fn boot_labels(wanted: &Wanted, buying: CapacityType, family: Family) -> BTreeMap<String, String> {
+fn boot_labels(wanted: &ClaimRequest, buying: CapacityType, family: Family) -> BTreeMap<String, String> {
     let mut all = wanted.labels.clone();
     all.insert(labels::CAPACITY_TYPE.to_owned(), buying.as_str().to_owned());
     if family != Family::Custom {

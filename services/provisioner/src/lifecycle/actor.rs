@@ -16,8 +16,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::act::{Hands, Job, Learned, Outcome};
-use super::decide::{Limits, Observed, Step, launch_backoff, next_step};
+use super::decision::{Limits, Observed, Step, launch_backoff, next_step};
+use super::execution::{Executor, Job, Learned, Outcome};
 use super::index::{Index, Name};
 use super::queue::{Lane, Queue};
 use super::tagging::needs_tags_again;
@@ -63,7 +63,7 @@ pub(super) struct Actor {
     inbox: mpsc::Receiver<Message>,
     index: Index,
     queue: Queue,
-    hands: Arc<Hands>,
+    executor: Arc<Executor>,
     tasks: JoinSet<Ended>,
     /// Failed writes in a row.
     failures: FxHashMap<Name, u32>,
@@ -71,12 +71,12 @@ pub(super) struct Actor {
 }
 
 impl Actor {
-    pub(super) fn new(inbox: mpsc::Receiver<Message>, hands: Hands) -> Self {
+    pub(super) fn new(inbox: mpsc::Receiver<Message>, executor: Executor) -> Self {
         Self {
             inbox,
             index: Index::default(),
             queue: Queue::new(MOST_LAUNCHES, MOST_WRITES),
-            hands: Arc::new(hands),
+            executor: Arc::new(executor),
             tasks: JoinSet::new(),
             failures: FxHashMap::default(),
             limits: Limits::default(),
@@ -110,7 +110,7 @@ impl Actor {
                 }
                 begun = leadership.term(), if !leads => {
                     term = Some(begun);
-                    self.hands.launch.term_began();
+                    self.executor.launch.term_began();
                     for name in self.index.names() {
                         self.queue.nudge(name);
                     }
@@ -139,7 +139,7 @@ impl Actor {
                     && let Some(known) = self.index.claim(claim.metadata.name.as_deref().unwrap_or_default())
                     && needs_tags_again(&known.object, claim)
                 {
-                    self.hands.tags.wanted(claim);
+                    self.executor.tags.wanted(claim);
                 }
                 self.index.claims_changed(change)
             }
@@ -172,9 +172,9 @@ impl Actor {
             }
             let class = self.index.class(&object.spec.node_class_ref.name).filter(|_| lane == Lane::Launch);
             let job = Job { name: name.clone(), claim: object, class, step, now };
-            let hands = self.hands.clone();
+            let executor = self.executor.clone();
             self.tasks.spawn(async move {
-                let done = hands.carry_out(&job).await;
+                let done = executor.carry_out(&job).await;
                 (name, lane, done)
             });
         }

@@ -12,7 +12,7 @@ use kube::Resource;
 use runtime::watch::Change;
 use rustc_hash::FxHashMap;
 
-use super::decide::{self, Memory};
+use super::decision::{self, Memory};
 use crate::watches::{slim_claim, slim_node};
 
 pub(super) type Name = Arc<str>;
@@ -56,7 +56,7 @@ impl Index {
 
     /// All Nodes with the claim's provider id.
     pub(super) fn nodes_of(&self, claim: &NodeClaim) -> Vec<Arc<Node>> {
-        let names = decide::provider_id(claim).and_then(|id| self.nodes_by_id.get(id));
+        let names = decision::provider_id(claim).and_then(|id| self.nodes_by_id.get(id));
         names.into_iter().flatten().filter_map(|name| self.nodes.get(name).cloned()).collect()
     }
 
@@ -157,7 +157,7 @@ impl Index {
 
     fn remove_claim(&mut self, name: &str) {
         if let Some(old) = self.claims.remove(name) {
-            unlink(&mut self.claims_by_id, decide::provider_id(&old.object), name);
+            unlink(&mut self.claims_by_id, decision::provider_id(&old.object), name);
         }
     }
 
@@ -168,8 +168,8 @@ impl Index {
             return None;
         }
         let memory = old.filter(|old| same_object(&*old.object, &*object)).map(|old| old.memory.clone());
-        let old_id = old.and_then(|old| decide::provider_id(&old.object)).map(str::to_owned);
-        let id = decide::provider_id(&object).map(str::to_owned);
+        let old_id = old.and_then(|old| decision::provider_id(&old.object)).map(str::to_owned);
+        let id = decision::provider_id(&object).map(str::to_owned);
         if old_id != id {
             unlink(&mut self.claims_by_id, old_id.as_deref(), &name);
             if let Some(id) = id {

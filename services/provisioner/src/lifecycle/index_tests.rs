@@ -52,9 +52,13 @@ fn an_older_event_does_not_undo_an_own_write() {
     index.claims_changed(Change::Applied(claim("c", 5, None)));
     index.claim_written(Arc::unwrap_or_clone(claim("c", 9, Some("i-1"))));
     assert!(index.claims_changed(Change::Applied(claim("c", 7, None))).is_empty());
-    assert_eq!(decide::provider_id(&index.claim("c").unwrap().object), Some("i-1"));
+    assert_eq!(decision::provider_id(&index.claim("c").unwrap().object), Some("i-1"));
     index.claims_changed(Change::Reset(vec![claim("c", 8, None)]));
-    assert_eq!(decide::provider_id(&index.claim("c").unwrap().object), Some("i-1"), "nor does an older list");
+    assert_eq!(
+        decision::provider_id(&index.claim("c").unwrap().object),
+        Some("i-1"),
+        "nor does an older list"
+    );
 }
 
 #[test]

@@ -2,16 +2,16 @@
 //! what takes too long. It creates no claims, and a claim that is being deleted is termination's.
 //!
 //! ```text
-//!  watches ─► actor (index, queue) ─► decide (pure) ─► act ─► API server, launch, tags
+//!  watches ─► actor (index, queue) ─► decision (pure) ─► execution ─► API server, launch, tags
 //!                  ▲                                    │
 //!                  └──────────── what was written ──────┘
 //! ```
 //!
 //! Everything is read from the objects: a process that is killed at any instant and started again goes on where it was.
 
-mod act;
 mod actor;
-mod decide;
+mod decision;
+mod execution;
 mod index;
 mod metrics;
 mod queue;
@@ -44,7 +44,7 @@ pub(crate) fn spawn(shell: &mut Shell, deps: &Deps, launch: Launch, health: Heal
     let cluster = deps.settings.cluster_name.clone();
     let (tagger, tags) =
         tagging::Tagger::new(deps.launcher.clone(), writer.clone(), deps.leadership.clone(), cluster);
-    let hands = act::Hands {
+    let executor = execution::Executor {
         writer,
         classes: Api::all(deps.kube.clone()),
         launch,
@@ -57,7 +57,7 @@ pub(crate) fn spawn(shell: &mut Shell, deps: &Deps, launch: Launch, health: Heal
         tags,
     };
     let stop = shell.stop();
-    let actor = actor::Actor::new(inbox, hands).run(deps.leadership.clone(), stop.clone());
+    let actor = actor::Actor::new(inbox, executor).run(deps.leadership.clone(), stop.clone());
     shell.process.spawn("lifecycle", actor);
     shell.process.spawn("tagging", tagger.run(stop));
     sender

@@ -13,7 +13,7 @@ use kube::{Api, Client, ResourceExt as _};
 use model::labels;
 use serde_json::json;
 
-use super::decide::provider_id;
+use super::decision::provider_id;
 use super::write::is_conflict;
 use crate::deps::FIELD_MANAGER;
 use crate::launch::Records;

@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use super::decide::{is_ours, provider_id};
+use super::decision::{is_ours, provider_id};
 use super::write::Writer;
 use crate::launch;
 

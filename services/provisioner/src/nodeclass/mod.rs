@@ -14,11 +14,12 @@
 
 mod addresses;
 mod cache;
-mod end;
+mod finalization;
 mod hash;
 mod images;
-mod marks;
+mod metadata;
 mod placement_groups;
+mod profile_collection;
 mod profiles;
 mod queue;
 mod reconcile;
@@ -27,7 +28,6 @@ mod resolve;
 mod resolved;
 mod security_groups;
 mod subnets;
-mod sweep;
 mod tags;
 mod validate;
 mod version;
@@ -108,7 +108,7 @@ pub(crate) fn spawn(shell: &mut Shell, parts: Parts) -> Inbox {
     let stop = shell.stop();
     shell.process.spawn("nodeclass", queue.run(stop.clone()));
     if !settings.isolated_vpc {
-        shell.process.spawn("instance-profiles", sweep::run(visit, parts.leadership, stop));
+        shell.process.spawn("instance-profiles", profile_collection::run(visit, parts.leadership, stop));
     }
     mailbox
 }

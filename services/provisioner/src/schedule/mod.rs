@@ -1,10 +1,10 @@
 //! Decides about pods that wait, window by window, while this replica leads: asks the solver, creates claims, tells people.
 
-mod ahead;
 mod decisions;
 mod placeholders;
+mod plan_check;
 mod report;
-mod vet;
+mod solving;
 mod zones;
 
 use std::collections::BTreeMap;
@@ -20,16 +20,16 @@ use tracing::{Instrument as _, info, warn};
 
 use crate::batch::{Batches, Window};
 use crate::buffers::BuffersHandle;
-use crate::claims::{self, Creator, Order, Wanted};
+use crate::claims::{self, Creator, NewClaim, Order};
 use crate::cluster::{ClusterView, Probes, nomination_window};
 use crate::deps::Deps;
 use crate::metrics::Metrics;
-use ahead::{Solved, Solving};
 use decisions::{Decisions, PodId};
 pub(crate) use decisions::{Verdict, Verdicts};
 pub(crate) use placeholders::HeldNodes;
+use plan_check::CheckedPlan;
 use report::Reporter;
-use vet::Vetted;
+use solving::{Solved, Solving};
 
 /// Reason of claims made for pods, as in the reference's metric.
 const PROVISIONED: &str = "provisioned";
@@ -177,7 +177,7 @@ impl Scheduler {
         self.metrics.begin(view.version, waiting);
         let began = Instant::now();
         let Solved { vetted, zones, checked_in } = self.solve(&view, solving).await?;
-        let Vetted { plan, held, unsound } = vetted;
+        let CheckedPlan { plan, held, unsound } = vetted;
         let seconds = began.elapsed().as_secs_f64();
         self.metrics.decided(view.version, seconds, plan.unschedulable.len(), ignored);
         self.metrics.zones(&zones);
@@ -187,7 +187,7 @@ impl Scheduler {
         }
         let pods = self.decisions.note(&view, &plan, &self.metrics);
         for held in &held {
-            self.hold(pods.get(&held.pod), &vet::explained(held), "checker");
+            self.hold(pods.get(&held.pod), &plan_check::explained(held), "checker");
         }
         if !plan.new_nodes.is_empty() {
             info!(
@@ -252,12 +252,12 @@ impl Scheduler {
             let uids = node.pods.iter().filter_map(|pod| pods.get(pod)).map(|pod| &*pod.uid);
             let order = Order {
                 pool: Arc::clone(pool),
-                wanted: Wanted {
+                wanted: NewClaim {
                     requirements: (*node.requirements).clone(),
                     instance_types: Some(node.instance_types.iter().map(|t| t.to_string()).collect()),
                     requests: node.requests.clone(),
                     min_values_relaxed: node.min_values_relaxed,
-                    annotations: claims::promise(uids),
+                    annotations: claims::nomination_annotation(uids),
                 },
                 command: None,
                 reason: PROVISIONED,

@@ -11,20 +11,20 @@ use tracing::info;
 
 use super::Actor;
 use super::node_pass::seconds;
+use crate::cluster::{Claim, Fact, INSTANCE_TERMINATING, Key, NodeState};
 use crate::instances::Wish;
 use crate::metrics::{ClaimLabels, Pool};
-use crate::world::{Claim, Fact, INSTANCE_TERMINATING, Key, NodeState};
 
 impl Actor {
     pub(super) fn decide_claim(&self, claim: &Claim) -> ClaimStep {
         let provider_id = claim.provider_id.as_deref().unwrap_or_default();
         let nodes: Vec<(Arc<str>, bool)> = self
-            .world
+            .cluster
             .nodes_with(provider_id)
             .iter()
             .map(|node| (node.name.clone(), node.deleting.is_some()))
             .collect();
-        let others = self.world.claims_with(provider_id);
+        let others = self.cluster.claims_with(provider_id);
         let shared = others.iter().find(|other| other.name != claim.name && other.deleting.is_none());
         let (_, instance) = self.knowledge.of_claim(claim);
         let seen = ClaimSeen {
@@ -43,7 +43,7 @@ impl Actor {
 
     pub(super) fn claim_pass(&mut self, name: &Arc<str>, now: Timestamp) {
         let key = Key::Claim(name.clone());
-        let Some(claim) = self.world.claim(name).cloned() else { return };
+        let Some(claim) = self.cluster.claim(name).cloned() else { return };
         self.begin(&key, claim.traceparent.as_deref(), now);
         let (subject, _) = self.knowledge.of_claim(&claim);
         self.follow(&key, subject.as_ref());
@@ -64,7 +64,8 @@ impl Actor {
                 });
             }
             ClaimStep::DeleteNodes(names) => {
-                let nodes: Vec<_> = names.iter().filter_map(|name| self.world.node(name).cloned()).collect();
+                let nodes: Vec<_> =
+                    names.iter().filter_map(|name| self.cluster.node(name).cloned()).collect();
                 self.write(&key, "delete nodes", async move {
                     let mut deleting = Vec::new();
                     for node in nodes {
@@ -113,7 +114,7 @@ impl Actor {
 
     /// Nodes of the claim that we are done with and that somebody else's finalizer keeps.
     pub(super) fn nodes_held_by_others(&self, claim: &Claim) -> Vec<Arc<NodeState>> {
-        let mut nodes = self.world.nodes_with(claim.provider_id.as_deref().unwrap_or_default());
+        let mut nodes = self.cluster.nodes_with(claim.provider_id.as_deref().unwrap_or_default());
         nodes.retain(|node| node.deleting.is_some() && !node.has_finalizer());
         nodes
     }

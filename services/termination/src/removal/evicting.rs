@@ -11,8 +11,8 @@ use policy::drain::time::plus;
 use tracing::{Instrument as _, info, warn};
 
 use super::{Actor, Done};
+use crate::cluster::{Claim, Key, NodeState};
 use crate::metrics::{Code, Reason};
-use crate::world::{Claim, Key, NodeState};
 use crate::writes::{Error, Evicted};
 
 /// Between two rounds of evictions, so that a flood of answers is not a flood of rounds.
@@ -30,11 +30,11 @@ impl Actor {
         now: Timestamp,
     ) {
         let key = Key::Node(node.name.clone());
-        let pods = self.world.pods_on(&node.name);
+        let pods = self.cluster.pods_on(&node.name);
         if let Some(work) = self.work.get_mut(&key) {
             work.pods.extend(pods.iter().filter(|pod| pod.is_awaited(now)).map(|pod| pod.uid.clone()));
         }
-        self.evictions.want(&self.world, &node.name, &plan.evict, now);
+        self.evictions.want(&self.cluster, &node.name, &plan.evict, now);
         if !plan.evict.is_empty() {
             self.next_round.get_or_insert(now);
         }
@@ -95,7 +95,7 @@ impl Actor {
             self.next_round = None;
             return;
         }
-        for pod in self.evictions.admit(&self.world, now, most) {
+        for pod in self.evictions.admit(&self.cluster, now, most) {
             let Some(node) = self.evictions.node_of(&pod.uid) else { continue };
             // Of interest one by one only when something is looked into: a thousand nodes have tens of thousands.
             let span = self
@@ -108,7 +108,7 @@ impl Actor {
             self.tasks.spawn(call.instrument(span));
         }
         self.metrics.waiting_pods.set(i64::try_from(self.evictions.len()).unwrap_or(i64::MAX));
-        let turn = self.evictions.next_turn(&self.world, now, most);
+        let turn = self.evictions.next_turn(&self.cluster, now, most);
         self.next_round = turn.map(|turn| turn.max(plus(now, ROUND)));
     }
 
@@ -119,7 +119,7 @@ impl Actor {
 
     pub(super) fn evicted(&mut self, pod: &Arc<Pod>, node: &Arc<str>, answer: &Evicted, now: Timestamp) {
         let jitter = self.random();
-        self.evictions.answered(pod, answer, &self.world, now, jitter);
+        self.evictions.answered(pod, answer, &self.cluster, now, jitter);
         let soon = plus(now, ROUND);
         self.next_round = Some(self.next_round.map_or(soon, |round| round.min(soon)));
         self.metrics.evictions.get_or_create(&Code { code: answer.code() }).inc();
@@ -139,8 +139,8 @@ impl Actor {
 
     /// The API server's words name neither one budget nor several; people want to know which.
     fn tell_refused(&self, pod: &Pod, node: &str, words: &str) {
-        let Some(state) = self.world.node(node) else { return };
-        let pdbs = self.world.pdbs_in(&pod.namespace);
+        let Some(state) = self.cluster.node(node) else { return };
+        let pdbs = self.cluster.pdbs_in(&pod.namespace);
         let block = pdb::block(pod, &pdbs);
         let several = matches!(block, Some(pdb::Block::Several(_)));
         let why = block.map_or_else(|| words.to_owned(), |block| block.to_string());
@@ -149,7 +149,7 @@ impl Actor {
 
     /// As in the reference: what disruption noted, else that it was forced; nothing without a claim.
     fn reason_of(&self, node: &str) -> String {
-        let claim = self.world.node(node).and_then(|node| self.world.claim_of(node));
+        let claim = self.cluster.node(node).and_then(|node| self.cluster.claim_of(node));
         claim.map_or_else(String::new, |claim| {
             claim.disruption_reason().unwrap_or("Forceful Termination").to_owned()
         })

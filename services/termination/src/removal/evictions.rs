@@ -11,7 +11,7 @@ use policy::drain::pdb::Pdb;
 use policy::drain::pod::{Phase, Rank};
 use policy::drain::time::plus;
 
-use crate::world::World;
+use crate::cluster::ClusterState;
 use crate::writes::Evicted;
 
 /// After a yes: if the pod is still there unharmed by then, the yes was lost somewhere.
@@ -30,7 +30,7 @@ pub(crate) struct Evictions {
     /// Of no budget, or of several.
     free: Queue,
     budgets: BTreeMap<BudgetName, Budget>,
-    /// The state of the world's budgets that the queues were made for.
+    /// The state of the cluster state's budgets that the queues were made for.
     coverage: u64,
     in_flight: usize,
 }
@@ -61,7 +61,13 @@ struct Budget {
 
 impl Evictions {
     /// The pods of a node that are to leave now, in place of those said before.
-    pub(crate) fn want(&mut self, world: &World, node: &Arc<str>, pods: &[Arc<Pod>], now: Timestamp) {
+    pub(crate) fn want(
+        &mut self,
+        cluster: &ClusterState,
+        node: &Arc<str>,
+        pods: &[Arc<Pod>],
+        now: Timestamp,
+    ) {
         let wanted: BTreeSet<Arc<str>> = pods.iter().map(|pod| pod.uid.clone()).collect();
         let before = self.by_node.remove(node).unwrap_or_default();
         for uid in before.difference(&wanted) {
@@ -77,7 +83,7 @@ impl Evictions {
                 continue;
             }
             let entry = Entry {
-                budget: budget_of(world, pod),
+                budget: budget_of(cluster, pod),
                 pod: Arc::clone(pod),
                 node: node.clone(),
                 failures: 0,
@@ -138,11 +144,11 @@ impl Evictions {
     }
 
     /// A budget came, went or changed what it covers: everybody is queued anew.
-    fn follow_coverage(&mut self, world: &World) {
-        if self.coverage == world.pdb_coverage() {
+    fn follow_coverage(&mut self, cluster: &ClusterState) {
+        if self.coverage == cluster.pdb_coverage() {
             return;
         }
-        self.coverage = world.pdb_coverage();
+        self.coverage = cluster.pdb_coverage();
         self.free.clear();
         for budget in self.budgets.values_mut() {
             budget.queue.clear();
@@ -153,7 +159,7 @@ impl Evictions {
             .iter_mut()
             .filter(|(_, entry)| !entry.in_flight)
             .map(|(uid, entry)| {
-                entry.budget = budget_of(world, &entry.pod);
+                entry.budget = budget_of(cluster, &entry.pod);
                 uid.clone()
             })
             .collect();
@@ -161,14 +167,14 @@ impl Evictions {
     }
 
     /// Takes up to `most` pods (those on their way included) to be asked for now.
-    pub(crate) fn admit(&mut self, world: &World, now: Timestamp, most: usize) -> Vec<Arc<Pod>> {
-        self.follow_coverage(world);
+    pub(crate) fn admit(&mut self, cluster: &ClusterState, now: Timestamp, most: usize) -> Vec<Arc<Pod>> {
+        self.follow_coverage(cluster);
         self.budgets.retain(|_, budget| budget.is_of_use(now));
         let slots = most.saturating_sub(self.in_flight);
         if slots == 0 || self.waiting.is_empty() {
             return Vec::new();
         }
-        let round = self.round(world, now, slots);
+        let round = self.round(cluster, now, slots);
         let mut pods = Vec::with_capacity(slots);
         for index in pace::admit(&round.candidates, &round.gates, now, slots) {
             let uid = &round.uids[index];
@@ -186,22 +192,22 @@ impl Evictions {
         pods
     }
 
-    pub(crate) fn next_turn(&self, world: &World, now: Timestamp, most: usize) -> Option<Timestamp> {
+    pub(crate) fn next_turn(&self, cluster: &ClusterState, now: Timestamp, most: usize) -> Option<Timestamp> {
         if self.waiting.is_empty() || self.in_flight >= most {
             return None;
         }
-        let round = self.round(world, now, 1);
+        let round = self.round(cluster, now, 1);
         pace::next_turn(&round.candidates, &round.gates, now)
     }
 
     /// Those who could be asked for: as many of each queue as it could let go, its first ones.
-    fn round(&self, world: &World, now: Timestamp, slots: usize) -> Round {
+    fn round(&self, cluster: &ClusterState, now: Timestamp, slots: usize) -> Round {
         let mut round = Round::default();
         for (not_before, rank, uid) in self.free.iter().take(slots) {
             round.push(uid, Candidate { not_before: *not_before, rank: *rank, gate: None });
         }
         for ((namespace, name), budget) in &self.budgets {
-            let Some(pdb) = world.pdb(namespace, name) else { continue };
+            let Some(pdb) = cluster.pdb(namespace, name) else { continue };
             let gate = Gate {
                 allowed: u32::try_from(pdb.allowed).unwrap_or(0),
                 in_flight: budget.in_flight,
@@ -228,7 +234,7 @@ impl Evictions {
         &mut self,
         pod: &Pod,
         answer: &Evicted,
-        world: &World,
+        cluster: &ClusterState,
         now: Timestamp,
         jitter: u32,
     ) {
@@ -254,7 +260,7 @@ impl Evictions {
                 entry.not_before = plus(now, pace::backoff(entry.failures, jitter));
                 entry.last_words = Some(words.clone());
                 entry.refused_by =
-                    entry.budget.as_ref().and_then(|(namespace, name)| world.pdb(namespace, name).cloned());
+                    entry.budget.as_ref().and_then(|(namespace, name)| cluster.pdb(namespace, name).cloned());
                 if let Some(budget) = budget {
                     budget.failures += 1;
                     budget.probe_at = Some(plus(now, pace::backoff(budget.failures, jitter)));
@@ -269,7 +275,7 @@ impl Evictions {
         let wanted = self.by_node.get(&entry.node).is_some_and(|wanted| wanted.contains(&pod.uid));
         if wanted {
             // Its budget may be another one by now.
-            entry.budget = budget_of(world, &entry.pod);
+            entry.budget = budget_of(cluster, &entry.pod);
             self.enqueue(&pod.uid.clone());
         } else {
             self.waiting.remove(&pod.uid);
@@ -319,8 +325,8 @@ impl Budget {
     }
 }
 
-fn budget_of(world: &World, pod: &Pod) -> Option<BudgetName> {
-    world.budget_of(pod).map(|pdb| (pdb.namespace.clone(), pdb.name.clone()))
+fn budget_of(cluster: &ClusterState, pod: &Pod) -> Option<BudgetName> {
+    cluster.budget_of(pod).map(|pdb| (pdb.namespace.clone(), pdb.name.clone()))
 }
 
 #[cfg(test)]

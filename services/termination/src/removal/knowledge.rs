@@ -6,8 +6,8 @@ use std::collections::{BTreeSet, HashMap};
 use cloud::instance::id_of_provider;
 use policy::drain::Instance;
 
+use crate::cluster::{Claim, Key};
 use crate::instances::{Instances, News, Subject, Wish};
-use crate::world::{Claim, Key};
 
 pub(super) struct Knowledge {
     instances: Instances,

@@ -1,15 +1,15 @@
-//! The actor that takes nodes and claims down. It owns the world, decides with `policy::drain`, and has every write done by
+//! The actor that takes nodes and claims down. It owns the cluster state, decides with `policy::drain`, and has every write done by
 //! a child task whose answer comes back as a fact; no object has two writes under way at once.
 //!
 //! ```text
 //! watches ─ facts ─┐                       ┌─ work: writes (child tasks) ── answers = facts ─┐
-//! EC2 ── news ─────┼─> world, dirty keys ──> passes ─┼─ evicting: paced by evictions         │
+//! EC2 ── news ─────┼─> state, dirty keys ──> passes ─┼─ evicting: paced by evictions         │
 //! time ── schedule ┘                       └─ knowledge: wishes about instances              │
 //!        ^───────────────────────────────────────────────────────────────────────────────────┘
 //! questions ──> report
 //! ```
 //!
-//! Followers keep the world warm and answer questions; only the leader acts.
+//! Followers keep the cluster state warm and answer questions; only the leader acts.
 
 mod claim_pass;
 mod evicting;
@@ -42,10 +42,10 @@ use self::knowledge::Knowledge;
 use self::questions::Question;
 use self::schedule::Schedule;
 use self::work::Work;
+use crate::cluster::{ClusterState, Fact, Key};
 use crate::events::Events;
 use crate::instances::{Instances, News};
 use crate::metrics::Metrics;
-use crate::world::{Fact, Key, World};
 use crate::writes::{Error, Evicted, Writes};
 
 /// Facts taken in one go before anything is decided: a burst costs one decision for each object it touches.
@@ -81,7 +81,7 @@ pub(crate) struct Actor {
     questions: mpsc::Receiver<Question>,
     changes: watch::Sender<u64>,
 
-    world: World,
+    cluster: ClusterState,
     listed: BTreeSet<&'static str>,
     dirty: BTreeSet<Key>,
     schedule: Schedule,
@@ -121,7 +121,7 @@ impl Actor {
             news: parts.news,
             questions,
             changes,
-            world: World::default(),
+            cluster: ClusterState::default(),
             listed: BTreeSet::new(),
             dirty: BTreeSet::new(),
             schedule: Schedule::default(),
@@ -189,7 +189,7 @@ impl Actor {
             if self.term.is_none() {
                 info!("leads: takes nodes and nodeclaims down from now on");
                 self.term = Some(self.leadership.term().await);
-                self.dirty.extend(self.world.leaving());
+                self.dirty.extend(self.cluster.leaving());
             }
         } else if self.term.take().is_some() {
             info!("follows: another replica takes nodes down");
@@ -208,9 +208,9 @@ impl Actor {
             // Budgets decide who is asked for next.
             self.next_round.get_or_insert_with(Timestamp::now);
         }
-        self.world.apply(fact, &mut self.dirty);
+        self.cluster.apply(fact, &mut self.dirty);
         if whole && self.listed.insert(kind) && self.is_synced() {
-            self.dirty.extend(self.world.leaving());
+            self.dirty.extend(self.cluster.leaving());
         }
     }
 
@@ -236,8 +236,8 @@ impl Actor {
 
     fn pass(&mut self, key: &Key, now: Timestamp) {
         let leaving = match key {
-            Key::Node(name) => self.world.node(name).is_some_and(|node| node.is_leaving()),
-            Key::Claim(name) => self.world.claim(name).is_some_and(|claim| claim.is_leaving()),
+            Key::Node(name) => self.cluster.node(name).is_some_and(|node| node.is_leaving()),
+            Key::Claim(name) => self.cluster.claim(name).is_some_and(|claim| claim.is_leaving()),
         };
         if !leaving {
             self.close(key, now);

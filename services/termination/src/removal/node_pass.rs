@@ -10,9 +10,9 @@ use runtime::watch::Change;
 use tracing::info;
 
 use super::Actor;
+use crate::cluster::{Claim, Fact, Key, NodeState};
 use crate::instances::Wish;
 use crate::metrics::{Pool, PoolZone};
-use crate::world::{Claim, Fact, Key, NodeState};
 
 impl Actor {
     /// What comes next for a node that leaves.
@@ -22,7 +22,7 @@ impl Actor {
         claim: Option<&Claim>,
         now: Timestamp,
     ) -> NodeDecision {
-        let (pods, attachments) = (self.world.pods_on(&node.name), self.world.attachments_of(&node.name));
+        let (pods, attachments) = (self.cluster.pods_on(&node.name), self.cluster.attachments_of(&node.name));
         let (_, instance) = self.knowledge.of_node(node.provider_id.as_deref());
         let seen = NodeSeen {
             ready: node.ready,
@@ -43,8 +43,8 @@ impl Actor {
 
     pub(super) fn node_pass(&mut self, name: &Arc<str>, now: Timestamp) {
         let key = Key::Node(name.clone());
-        let Some(node) = self.world.node(name).cloned() else { return };
-        let claim = self.world.claim_of(&node);
+        let Some(node) = self.cluster.node(name).cloned() else { return };
+        let claim = self.cluster.claim_of(&node);
         let traceparent = claim.as_ref().and_then(|claim| claim.traceparent.clone());
         let traceparent = traceparent.or_else(|| node.traceparent.clone());
         self.begin(&key, traceparent.as_deref(), now);
@@ -52,7 +52,7 @@ impl Actor {
         self.follow(&key, subject.as_ref());
         self.tell_deadline(&key, &node, claim.as_deref(), now);
         if claim.is_none() && self.may_tell(&key, "claim", now) {
-            let claims = self.world.claims_with(node.provider_id.as_deref().unwrap_or_default());
+            let claims = self.cluster.claims_with(node.provider_id.as_deref().unwrap_or_default());
             self.events.no_claim(&node, &claims);
         }
 
@@ -66,7 +66,7 @@ impl Actor {
         // Pods leave beside the conditions; every other step waits until these are written.
         match &decision.step {
             NodeStep::Pods(plan) => self.pods_leave(&node, claim.as_deref(), plan, now),
-            _ => self.evictions.want(&self.world, name, &[], now),
+            _ => self.evictions.want(&self.cluster, name, &[], now),
         }
         if !self.may_write(&key, now) {
             return;

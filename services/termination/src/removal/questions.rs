@@ -1,4 +1,4 @@
-//! What others may ask the actor; questions are answered from the world as it is.
+//! What others may ask the actor; questions are answered from the cluster state as it is.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use policy::drain::collect::NodeOfClaim;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{Actor, Drain};
-use crate::world::{Claim, NodeState};
+use crate::cluster::{Claim, NodeState};
 
 pub(super) enum Question {
     Drains(oneshot::Sender<Vec<Drain>>),
@@ -74,7 +74,7 @@ impl Actor {
     pub(super) fn answer(&mut self, question: Question) {
         match question {
             Question::Drains(reply) => drop(reply.send(self.drains(Timestamp::now()))),
-            Question::Claim(name, reply) => drop(reply.send(self.world.claim(&name).cloned())),
+            Question::Claim(name, reply) => drop(reply.send(self.cluster.claim(&name).cloned())),
             Question::NodesOf(provider_ids, reply) => {
                 let found = provider_ids.iter().map(|id| self.node_of_claim(id));
                 drop(reply.send(found.collect()));
@@ -84,7 +84,7 @@ impl Actor {
                 let on = |node: &&Arc<NodeState>| {
                     node.provider_id.as_deref().and_then(id_of_provider).is_some_and(|id| wanted.contains(id))
                 };
-                let nodes = self.world.nodes().filter(|node| node.managed).filter(on);
+                let nodes = self.cluster.nodes().filter(|node| node.managed).filter(on);
                 drop(reply.send(nodes.map(|node| (node.name.clone(), node.uid.clone())).collect()));
             }
             Question::Claimless(reply) => {
@@ -94,18 +94,18 @@ impl Actor {
                         && node.has_finalizer()
                         && node.deleting.is_none()
                         && !node.ready
-                        && id.is_some_and(|id| self.world.claims_with(id).is_empty())
+                        && id.is_some_and(|id| self.cluster.claims_with(id).is_empty())
                         // EC2 here could not tell.
                         && self.knowledge.of_node(id).0.is_some()
                 };
-                let all = self.world.nodes().filter(alone).cloned();
+                let all = self.cluster.nodes().filter(alone).cloned();
                 drop(reply.send(if self.is_synced() { all.collect() } else { Vec::new() }));
             }
         }
     }
 
     fn node_of_claim(&self, provider_id: &str) -> NodeOfClaim {
-        match self.world.nodes_with(provider_id).as_slice() {
+        match self.cluster.nodes_with(provider_id).as_slice() {
             _ if !self.is_synced() => NodeOfClaim::Unknown,
             [one] if one.ready => NodeOfClaim::Ready,
             [_] => NodeOfClaim::NotReady,

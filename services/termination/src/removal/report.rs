@@ -1,4 +1,4 @@
-//! Who waits for what, for people and for other services: computed from the world when asked.
+//! Who waits for what, for people and for other services: computed from the cluster state when asked.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use policy::drain::pod::Pod;
 use policy::drain::time::plus_seconds;
 
 use super::Actor;
-use crate::world::{Claim, INSTANCE_TERMINATING, Key, NodeState};
+use crate::cluster::{Claim, INSTANCE_TERMINATING, Key, NodeState};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -50,11 +50,11 @@ pub(crate) struct Wait {
 impl Actor {
     /// Longest running first.
     pub(super) fn drains(&self, now: Timestamp) -> Vec<Drain> {
-        let nodes = self.world.nodes().filter(|node| node.is_leaving());
+        let nodes = self.cluster.nodes().filter(|node| node.is_leaving());
         let mut all: Vec<Drain> = nodes.map(|node| self.drain_of_node(node, now)).collect();
-        let alone = self.world.claims().filter(|claim| {
+        let alone = self.cluster.claims().filter(|claim| {
             let provider_id = claim.provider_id.as_deref().unwrap_or_default();
-            let drained_by_node = self.world.nodes_with(provider_id).iter().any(|node| node.is_leaving());
+            let drained_by_node = self.cluster.nodes_with(provider_id).iter().any(|node| node.is_leaving());
             claim.is_leaving() && !drained_by_node
         });
         all.extend(alone.map(|claim| self.drain_of_claim(claim)));
@@ -63,12 +63,12 @@ impl Actor {
     }
 
     fn drain_of_node(&self, node: &Arc<NodeState>, now: Timestamp) -> Drain {
-        let claim = self.world.claim_of(node);
+        let claim = self.cluster.claim_of(node);
         let since = node.deleting.unwrap_or(now);
         let since = claim.as_ref().and_then(|claim| claim.deleting).map_or(since, |at| at.min(since));
         let deadline = claim.as_ref().and_then(|claim| claim.deadline.at());
         let step = self.decide_node(node, claim.as_deref(), now).step;
-        let pods = self.world.pods_on(&node.name);
+        let pods = self.cluster.pods_on(&node.name);
         let (phase, waiting) = match step {
             NodeStep::Pods(_) => (Phase::Draining, self.pods_wait(&pods, deadline, since, now)),
             NodeStep::AwaitVolumes(attachments) => {
@@ -123,7 +123,7 @@ impl Actor {
         namespaces.sort();
         namespaces.dedup();
         let pdbs: Vec<_> =
-            namespaces.into_iter().flat_map(|namespace| self.world.pdbs_in(namespace)).collect();
+            namespaces.into_iter().flat_map(|namespace| self.cluster.pdbs_in(namespace)).collect();
         let told = waiting(pods, &pdbs, deadline, now).into_iter().map(|one| {
             let detail = match (&one.obstacle, self.evictions.last_words(&one.pod.uid)) {
                 (Obstacle::Asking, Some(words)) => words.to_owned(),

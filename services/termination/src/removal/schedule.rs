@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use jiff::Timestamp;
 
-use crate::world::Key;
+use crate::cluster::Key;
 
 #[derive(Default)]
 pub(super) struct Schedule {

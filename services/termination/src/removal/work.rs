@@ -10,8 +10,8 @@ use policy::drain::time::plus;
 use tracing::{Span, debug, warn};
 
 use super::{Actor, Done};
+use crate::cluster::{Claim, Fact, Key};
 use crate::instances::{Subject, Wish};
-use crate::world::{Claim, Fact, Key};
 use crate::writes::Error;
 
 /// Between two events of one kind about one object.
@@ -96,7 +96,7 @@ impl Actor {
     pub(super) fn close(&mut self, key: &Key, now: Timestamp) {
         self.schedule.remove(key);
         if let Key::Node(name) = key {
-            self.evictions.want(&self.world, name, &[], now);
+            self.evictions.want(&self.cluster, name, &[], now);
         }
         if self.work.get(key).is_some_and(|work| !work.busy)
             && let Some(work) = self.work.remove(key)

@@ -5,7 +5,7 @@ pub const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
 pub const TRACEPARENT: &str = "karpenter.sh/traceparent";
 /// Pods that a claim was made for, as the first ten digits of their UIDs, comma separated. Ours: so that no other leader
 /// provides for them again.
-pub const PROMISED_PODS: &str = "karpenter.sh/promised-pods";
+pub const NOMINATED_PODS: &str = "karpenter.sh/promised-pods";
 /// The disruption command that a claim replaces nodes for (its id), or is removed by (a JSON note). Ours: the same command
 /// never creates twice, and any leader can go on with it.
 pub const COMMAND: &str = "karpenter.sh/disruption-command";

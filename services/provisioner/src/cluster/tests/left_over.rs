@@ -18,7 +18,7 @@ fn two_nodes() -> State {
 }
 
 #[test]
-fn a_pod_whose_room_others_took_is_decided_about_before_its_promise_ends() {
+fn a_pod_whose_room_others_took_is_decided_about_before_its_nomination_ends() {
     let mut state = two_nodes();
     // Pod 5 goes where pod 4 was to go.
     for number in [1, 2, 3, 5] {
@@ -37,7 +37,7 @@ fn a_pod_whose_room_others_took_is_decided_about_before_its_promise_ends() {
 }
 
 #[test]
-fn a_pod_that_still_fits_keeps_its_room_until_its_promise_ends() {
+fn a_pod_that_still_fits_keeps_its_room_until_its_nomination_ends() {
     let mut state = two_nodes();
     for number in [1, 2, 3] {
         state.pod(Streamed::Applied(bound(number, "ip-1")), at(1));

@@ -58,7 +58,7 @@ fn with_pods(node: Node, pods: Vec<Pod>) -> Arc<NodeView> {
         of_daemons: Daemons::default(),
         burden: Burden::default(),
         pods,
-        promised: Vec::new(),
+        nominated: Vec::new(),
         forced: false,
     })
 }

@@ -8,17 +8,17 @@ use serde_json::json;
 
 use super::fixture::{ZONES, buying, claim, kind, offering, reserved, sold_both_ways, with_capacity};
 use crate::launch::candidates::{Candidate, MOST_TYPES, NoCandidates, Terms, candidates, capacity_type};
-use crate::launch::wanted::Wanted;
+use crate::launch::claim_request::ClaimRequest;
 
-fn wanted(requirements: serde_json::Value) -> Wanted {
-    Wanted::of(&claim(requirements)).unwrap()
+fn wanted(requirements: serde_json::Value) -> ClaimRequest {
+    ClaimRequest::of(&claim(requirements)).unwrap()
 }
 
 fn names(left: &[Candidate<'_>]) -> Vec<String> {
     left.iter().map(|c| c.kind.name.to_string()).collect()
 }
 
-fn choose<'a>(types: &'a [InstanceType], wanted: &Wanted) -> Vec<Candidate<'a>> {
+fn choose<'a>(types: &'a [InstanceType], wanted: &ClaimRequest) -> Vec<Candidate<'a>> {
     candidates(types, wanted, &Terms::default()).unwrap()
 }
 

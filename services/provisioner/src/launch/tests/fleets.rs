@@ -15,7 +15,7 @@ use serde_json::json;
 use super::fixture::{Heard, NoBatches, ZONES, buying, claim, class, kind, parts, reserved, sold_both_ways};
 use crate::launch::candidates::{Terms, candidates};
 use crate::launch::fleet::{self, Asked, Images, Place};
-use crate::launch::{Failure, Launch, LaunchError, Launched, Wanted};
+use crate::launch::{ClaimRequest, Failure, Launch, LaunchError, Launched};
 
 struct World {
     cloud: Arc<MemoryCloud>,
@@ -251,7 +251,7 @@ fn learned(codes: &[&str], buying_: CapacityType, group: Option<&str>) -> Vec<St
     let mut offerings = sold_both_ways(90);
     offerings.push(reserved("cr-1", "default", ZONES[0], 1));
     let types = [kind("a.large", 4, offerings)];
-    let wanted = Wanted::of(&claim(buying(&[buying_.as_str()]))).unwrap();
+    let wanted = ClaimRequest::of(&claim(buying(&[buying_.as_str()]))).unwrap();
     let left = candidates(&types, &wanted, &Terms::default()).unwrap();
     let images = Images::of(class().status.unwrap().amis.as_deref().unwrap());
     let shapes = fleet::shapes(&left, buying_, &images, false);

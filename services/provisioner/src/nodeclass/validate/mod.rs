@@ -28,7 +28,7 @@ use super::cache::Cache;
 use super::tags::forbidden_tag;
 use crate::launch::fleet::{Images, Shape, target};
 use crate::launch::template::{self, Setting};
-use crate::launch::{ClusterFacts, Templates, Wanted};
+use crate::launch::{ClaimRequest, ClusterFacts, Templates};
 use outcome::{Check, Verdict};
 
 const GOOD_FOR: Duration = Duration::from_mins(30);
@@ -212,12 +212,12 @@ fn verdict(check: Check, error: &CloudError) -> Result<Finding, String> {
 }
 
 /// A claim as some pool of the class would make it.
-fn wanted(pools: &[&NodePool]) -> Wanted {
+fn wanted(pools: &[&NodePool]) -> ClaimRequest {
     let pool = pools.first().and_then(|pool| pool.metadata.name.clone());
-    let mut wanted = Wanted {
+    let mut wanted = ClaimRequest {
         name: "validation".to_owned(),
         pool: pool.unwrap_or_else(|| "validation".to_owned()),
-        ..Wanted::default()
+        ..ClaimRequest::default()
     };
     if choice::wants_dedicated(pools) {
         wanted.requirements.add(Requirement::is(labels::INSTANCE_TENANCY, labels::TENANCY_DEDICATED));

@@ -20,12 +20,12 @@ use tracing::{Instrument as _, debug, info, warn};
 
 use super::{Actor, Done, Pass, Probed, plus};
 use crate::candidates;
+use crate::cluster::{Claim, NodeState};
 use crate::command::{Command, Member, Proposal, Stage};
 use crate::metrics::Reason as ReasonLabel;
 use crate::metrics::{Evaluation, Move, PoolReason};
 use crate::probe::Told;
 use crate::simulation::{self, planned_nodes};
-use crate::world::{Claim, NodeState};
 
 const TELL_AGAIN: jiff::SignedDuration = jiff::SignedDuration::from_mins(15);
 
@@ -90,7 +90,7 @@ impl Actor {
         let before = std::mem::replace(&mut self.groups, told.groups);
         if before != self.groups {
             let changed = |claim: &&Arc<Claim>| before.get(&claim.class) != self.groups.get(&claim.class);
-            self.touched.claims.extend(self.world.claims().filter(changed).map(|claim| claim.name.clone()));
+            self.touched.claims.extend(self.cluster.claims().filter(changed).map(|claim| claim.name.clone()));
         }
     }
 
@@ -104,12 +104,12 @@ impl Actor {
             let counts = counts.get(name).copied().unwrap_or_default();
             (Arc::clone(name), budget_states(pool, counts, now))
         };
-        self.world.pools().map(states).collect()
+        self.cluster.pools().map(states).collect()
     }
 
     /// The same for one pool.
     pub(super) fn budgets_of(&self, pool: &Arc<str>, now: Timestamp) -> PoolBudgets {
-        let Some(object) = self.world.pool(pool) else { return PoolBudgets::new() };
+        let Some(object) = self.cluster.pool(pool) else { return PoolBudgets::new() };
         let mut counts = Counts::default();
         for (_, node) in self.counted_nodes(|of| of == pool) {
             counts.add(node);
@@ -122,9 +122,9 @@ impl Actor {
         of: impl Fn(&Arc<str>) -> bool,
     ) -> impl Iterator<Item = (&Arc<str>, CountedNode)> {
         let taken: BTreeSet<&str> = self.members().map(|member| &*member.node).collect();
-        self.world.nodes().filter_map(move |node| {
+        self.cluster.nodes().filter_map(move |node| {
             let pool = node.pool.as_ref().filter(|pool| of(pool))?;
-            let claim = self.world.claim_of(node)?;
+            let claim = self.cluster.claim_of(node)?;
             let counted = CountedNode {
                 managed: node.managed,
                 initialized: node.initialized,
@@ -144,7 +144,7 @@ impl Actor {
                 self.metrics.allowed.get_or_create(&labels).set(i64::from(state.allowed));
                 self.metrics.consuming.get_or_create(&labels).set(i64::from(state.away));
                 if state.forbids()
-                    && let Some(object) = self.world.pool(pool)
+                    && let Some(object) = self.cluster.pool(pool)
                 {
                     let why = match &state.problem {
                         Some(problem) => problem.to_string(),
@@ -181,7 +181,7 @@ impl Actor {
         now: Timestamp,
     ) -> (Situation, BTreeMap<Arc<str>, (Member, u64)>) {
         let taken: BTreeSet<Arc<str>> = self.members().map(|member| Arc::clone(&member.node)).collect();
-        let pdbs = self.world.pdbs();
+        let pdbs = self.cluster.pdbs();
         // A search must see what the last decision does to a pool before it decides about that pool again.
         let unsettled: BTreeSet<Arc<str>> = self
             .commands
@@ -193,7 +193,7 @@ impl Actor {
         let settled = |node: &&Arc<NodeState>| {
             !taken.contains(&node.name) && node.pool.as_ref().is_none_or(|pool| !unsettled.contains(pool))
         };
-        let nodes: Vec<Arc<NodeState>> = self.world.nodes().filter(settled).cloned().collect();
+        let nodes: Vec<Arc<NodeState>> = self.cluster.nodes().filter(settled).cloned().collect();
         let (mut entries, mut members) = (Vec::new(), BTreeMap::new());
         for (entry, member) in nodes.iter().filter_map(|node| self.entry(node, &pdbs, now)) {
             members.insert(Arc::clone(&member.node), (member, entry.basis));
@@ -219,13 +219,13 @@ impl Actor {
             outstanding: unseen()
                 .filter(|command| command.needs == 0)
                 .flat_map(|command| command.members())
-                .filter(|member| self.world.claim(&member.claim).is_some_and(|claim| !claim.deleting))
+                .filter(|member| self.cluster.claim(&member.claim).is_some_and(|claim| !claim.deleting))
                 .map(|member| Arc::clone(&member.node))
                 .collect(),
             outstanding_replacements: unseen().any(|command| command.needs > 0),
             fixed_pools: self.fixed_pools(),
             backing_off: self
-                .world
+                .cluster
                 .pools()
                 .filter(|(pool, _)| self.resting.resting_until(pool, now).is_some())
                 .map(|(pool, _)| Arc::clone(pool))
@@ -233,7 +233,7 @@ impl Actor {
             balanced: self.balanced(),
             totals: self.totals(),
             churn: self
-                .world
+                .cluster
                 .pools()
                 .map(|(pool, object)| (Arc::clone(pool), consolidation::churn_settings(object)))
                 .collect(),
@@ -245,7 +245,7 @@ impl Actor {
 
     /// The node as a search sees it; `None` when no method may take it. Tells whom it concerns what holds it.
     fn entry(&mut self, node: &Arc<NodeState>, pdbs: &Pdbs, now: Timestamp) -> Option<(Entry, Member)> {
-        let claim = Arc::clone(self.world.claim_of(node)?);
+        let claim = Arc::clone(self.cluster.claim_of(node)?);
         if self.awaits_pods_of(&claim).is_some()
             || self.node_backoff.resting_until(&node.name, now).is_some()
             || self.paused(&claim.pool, now).is_some()
@@ -253,7 +253,7 @@ impl Actor {
             return None;
         }
         let seen = self.seen.get(&node.name);
-        let subject = candidates::subject(&self.world, node, seen, None, None, now);
+        let subject = candidates::subject(&self.cluster, node, seen, None, None, now);
         self.tell_pods(&subject, now);
         let costs = subject.costs();
         let quiet = if costs.is_empty() { Method::Emptiness } else { Method::SingleNode };
@@ -273,7 +273,7 @@ impl Actor {
         let reschedulable = subject.pods.iter().filter(|pod| pod.is_reschedulable());
         let pods: BTreeSet<Arc<str>> = reschedulable.map(|pod| Arc::clone(&pod.pod.uid)).collect();
         // Room that came free anywhere, its own pods and price, and what everything costs: a price may have fallen.
-        let basis = fingerprint((self.world.freed(), &pods, candidate.price.get(), self.catalogue));
+        let basis = fingerprint((self.cluster.freed(), &pods, candidate.price.get(), self.catalogue));
         let recent = |probed: &&Probed| now < plus(probed.at, self.options.full_look_interval);
         let probed = self.probed.get(&node.name).filter(|probed| probed.basis == basis).filter(recent);
         let entry = Entry {
@@ -326,7 +326,7 @@ impl Actor {
 
     /// Pools with a fixed number of nodes, and what becomes of their claims.
     fn fixed_pools(&self) -> BTreeMap<Arc<str>, FixedPool> {
-        let fixed = self.world.pools().filter_map(|(name, pool)| {
+        let fixed = self.cluster.pools().filter_map(|(name, pool)| {
             let limit = pool.spec.limits.as_ref().and_then(|limits| limits.get("nodes"));
             let fixed = FixedPool {
                 replicas: u32::try_from(pool.spec.replicas?.max(0)).unwrap_or(u32::MAX),
@@ -343,7 +343,7 @@ impl Actor {
             return fixed;
         }
         let going: BTreeSet<&Arc<str>> = self.members().map(|member| &member.claim).collect();
-        for claim in self.world.claims() {
+        for claim in self.cluster.claims() {
             let Some(pool) = fixed.get_mut(&claim.pool) else { continue };
             match claim {
                 claim if claim.deleting => pool.deleting += 1,
@@ -352,7 +352,7 @@ impl Actor {
             }
         }
         for command in self.commands.values().filter(|command| !command.is_over()) {
-            let made = self.world.claims_of(&command.id).filter(|claim| claim.made_for.is_some()).count();
+            let made = self.cluster.claims_of(&command.id).filter(|claim| claim.made_for.is_some()).count();
             let open = u32::try_from(command.needs.saturating_sub(made)).unwrap_or(u32::MAX);
             let pool = command.members().first().and_then(|member| fixed.get_mut(&member.pool));
             if let Some(pool) = pool {
@@ -366,13 +366,13 @@ impl Actor {
         let balanced = |pool: &api::NodePool| {
             pool.spec.disruption.consolidation_policy == api::disruption::ConsolidationPolicy::Balanced
         };
-        self.world.pools().filter(|(_, pool)| balanced(pool)).map(|(name, _)| Arc::clone(name)).collect()
+        self.cluster.pools().filter(|(_, pool)| balanced(pool)).map(|(name, _)| Arc::clone(name)).collect()
     }
 
     /// Price, and what moving all pods costs, of all nodes of each pool.
     fn totals(&self) -> BTreeMap<Arc<str>, PoolTotals> {
-        let nodes = self.world.nodes().filter_map(|node| {
-            let pods = self.world.pods_on(&node.name).filter(|pod| pod.resident.pod.owner != Owner::Daemon);
+        let nodes = self.cluster.nodes().filter_map(|node| {
+            let pods = self.cluster.pods_on(&node.name).filter(|pod| pod.resident.pod.owner != Owner::Daemon);
             let cost = COST_UNIT + pods.map(|pod| pod.resident.eviction_cost.max(0)).sum::<i64>();
             let price = self.seen.get(&node.name).and_then(|seen| seen.price).unwrap_or_default();
             Some((Arc::clone(node.pool.as_ref()?), price, cost))
@@ -385,24 +385,24 @@ impl Actor {
     pub(super) fn awaits_pods_of(&self, claim: &Claim) -> Option<Arc<str>> {
         let id = claim.made_for.as_ref()?;
         let coming =
-            self.commands.contains_key(id) || self.world.claims_of(id).any(|other| other.note.is_some());
+            self.commands.contains_key(id) || self.cluster.claims_of(id).any(|other| other.note.is_some());
         coming.then(|| Arc::clone(id))
     }
 
     /// Set where a person stopped voluntary disruption of the pool.
     pub(super) fn paused(&self, pool: &str, now: Timestamp) -> Option<Blocked> {
-        let until = consolidation::churn_settings(self.world.pool(pool)?).paused(now)?;
+        let until = consolidation::churn_settings(self.cluster.pool(pool)?).paused(now)?;
         let why = format!("annotation {} of the NodePool", model::labels::PAUSED_UNTIL);
         Some(Blocked::CoolingDown { pool: Arc::from(pool), until, why })
     }
 
     /// Until when the pool of a claim is left alone after its last consolidation.
     pub(super) fn cooling_until(&self, pool: &str, now: Timestamp) -> Option<Timestamp> {
-        let settings = consolidation::churn_settings(self.world.pool(pool)?);
+        let settings = consolidation::churn_settings(self.cluster.pool(pool)?);
         if settings.cool_down == jiff::SignedDuration::ZERO {
             return None;
         }
-        let last = self.world.last_replacement(pool).max(self.consolidated.get(pool).copied());
+        let last = self.cluster.last_replacement(pool).max(self.consolidated.get(pool).copied());
         churn::cooling_until(&settings, last, now)
     }
 
@@ -433,11 +433,11 @@ impl Actor {
         self.ledger.backoff.forget(now);
         self.node_backoff.forget(now);
         self.told.retain(|_, (_, until)| now < *until);
-        self.probed.retain(|node, _| self.world.node(node).is_some());
+        self.probed.retain(|node, _| self.cluster.node(node).is_some());
         for verdict in found.verdicts {
             if verdict.saving.is_none()
-                && let Some(node) = self.world.node(&verdict.node).cloned()
-                && let Some(claim) = self.world.claim_of(&node).cloned()
+                && let Some(node) = self.cluster.node(&verdict.node).cloned()
+                && let Some(claim) = self.cluster.claim_of(&node).cloned()
                 && let Some(blocked) = &verdict.blocked
             {
                 self.tell(&node, &claim, blocked, now);
@@ -468,7 +468,7 @@ impl Actor {
     fn show_moves(&self, scores: &[(Arc<str>, Score)], proposals: &[Proposal]) {
         let labels = |pool: &Arc<str>, approved: bool| {
             let policy = self
-                .world
+                .cluster
                 .pool(pool)
                 .map(|pool| pool.spec.disruption.consolidation_policy.as_str().to_owned());
             Move {
@@ -498,7 +498,7 @@ impl Actor {
                         );
                         for member in proposal.members.iter().filter(|member| member.pool == *pool) {
                             let (node, claim) =
-                                (self.world.node(&member.node), self.world.claim(&member.claim));
+                                (self.cluster.node(&member.node), self.cluster.claim(&member.claim));
                             self.events.approved((node.map(|n| &**n), claim.map(|c| &**c)), &words);
                         }
                     }
@@ -508,14 +508,14 @@ impl Actor {
     }
 
     fn propose(&mut self, proposal: Proposal, began: Timestamp, now: Timestamp) {
-        // The world moved while the search went on.
+        // The cluster state moved while the search went on.
         let taken: BTreeSet<Arc<str>> = self.members().map(|member| Arc::clone(&member.node)).collect();
         if proposal.members.is_empty() || proposal.members.iter().any(|member| taken.contains(&member.node)) {
             return;
         }
         let method = proposal.method;
         let id = self.new_id(now);
-        let parent = proposal.members.first().and_then(|member| self.world.claim(&member.claim));
+        let parent = proposal.members.first().and_then(|member| self.cluster.claim(&member.claim));
         let span = tracing::info_span!(
             parent: None, "disrupt", command = %id, reason = method.reason().as_str(), method = method.as_str(),
             nodes = proposal.members.len(), replacements = proposal.planned.len()
@@ -548,12 +548,12 @@ impl Actor {
         };
         let labels =
             Evaluation { reason: command.reason().label(), consolidation_type: method.consolidation_type() };
-        let acts = plus(now, super::carry::wait_of(&command, self.options.validation_wait));
+        let acts = plus(now, super::execution::wait_of(&command, self.options.validation_wait));
         self.metrics.evaluation.get_or_create(&labels).observe(acts.duration_since(began).as_secs_f64());
         info!(command = command.text(), "proposed");
         if command.needs > 0 && command.reason() == Reason::Underutilized {
             for member in command.members() {
-                let (node, claim) = (self.world.node(&member.node), self.world.claim(&member.claim));
+                let (node, claim) = (self.cluster.node(&member.node), self.cluster.claim(&member.claim));
                 self.events.candidate((node.map(|n| &**n), claim.map(|c| &**c)), &command.text());
             }
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use api::NodeClaim;
 use api::conditions;
 use jiff::{SignedDuration, Timestamp};
-use model::labels::PROMISED_PODS;
+use model::labels::NOMINATED_PODS;
 use rustc_hash::FxHashMap;
 
 /// A pod's UID cut to 40 bits: the annotation stays short, and the worst that a clash could do is let a pod wait for a moment.
@@ -31,7 +31,7 @@ pub(crate) fn written<'a>(uids: impl IntoIterator<Item = &'a str>) -> String {
 }
 
 fn read(claim: &NodeClaim) -> impl Iterator<Item = ShortUid> {
-    let annotation = claim.metadata.annotations.as_ref().and_then(|all| all.get(PROMISED_PODS));
+    let annotation = claim.metadata.annotations.as_ref().and_then(|all| all.get(NOMINATED_PODS));
     annotation.map_or("", String::as_str).split(',').filter_map(ShortUid::of)
 }
 
@@ -53,20 +53,20 @@ pub(super) fn settled(claim: &NodeClaim) -> Option<Timestamp> {
     until(claim, SETTLING)
 }
 
-/// All promises in force.
+/// All nominations in force.
 #[derive(Default)]
-pub(super) struct Promises {
+pub(super) struct Nominations {
     by_pod: FxHashMap<ShortUid, Arc<str>>,
     by_claim: FxHashMap<Arc<str>, Vec<ShortUid>>,
 }
 
-impl Promises {
+impl Nominations {
     /// The claim that was made for the pod.
     pub(super) fn claim_for(&self, uid: &str) -> Option<&Arc<str>> {
         self.by_pod.get(&ShortUid::of(uid)?)
     }
 
-    /// Takes in the promises of a claim. Returns pods whose situation may have changed.
+    /// Takes in the nominations of a claim. Returns pods whose situation may have changed.
     pub(super) fn set(&mut self, name: &Arc<str>, claim: &NodeClaim) -> Vec<ShortUid> {
         let pods: Vec<ShortUid> = read(claim).collect();
         if self.by_claim.get(name).map_or(&[][..], Vec::as_slice) == pods {
@@ -115,35 +115,35 @@ mod tests {
 
     fn claim(value: &str) -> NodeClaim {
         let mut claim = NodeClaim::default();
-        claim.metadata.annotations = Some([(PROMISED_PODS.to_owned(), value.to_owned())].into());
+        claim.metadata.annotations = Some([(NOMINATED_PODS.to_owned(), value.to_owned())].into());
         claim
     }
 
     #[test]
     fn what_is_written_on_a_claim_is_read_back_from_it() {
         let claim = claim(&written(UIDS));
-        let mut promises = Promises::default();
+        let mut nominations = Nominations::default();
         let name: Arc<str> = Arc::from("default-x");
-        assert_eq!(promises.set(&name, &claim).len(), 2);
-        assert_eq!(promises.claim_for(UIDS[0]), Some(&name));
-        assert_eq!(promises.claim_for("11111111-1111-1111-1111-111111111111"), None);
-        assert!(promises.set(&name, &claim).is_empty(), "nothing new");
-        assert_eq!(promises.drop(&name).len(), 2);
-        assert_eq!(promises.claim_for(UIDS[0]), None);
+        assert_eq!(nominations.set(&name, &claim).len(), 2);
+        assert_eq!(nominations.claim_for(UIDS[0]), Some(&name));
+        assert_eq!(nominations.claim_for("11111111-1111-1111-1111-111111111111"), None);
+        assert!(nominations.set(&name, &claim).is_empty(), "nothing new");
+        assert_eq!(nominations.drop(&name).len(), 2);
+        assert_eq!(nominations.claim_for(UIDS[0]), None);
     }
 
     #[test]
     fn a_later_claim_for_a_pod_outlives_the_first() {
-        let mut promises = Promises::default();
+        let mut nominations = Nominations::default();
         let (first, second): (Arc<str>, Arc<str>) = (Arc::from("a"), Arc::from("b"));
-        promises.set(&first, &claim(&written([UIDS[0]])));
-        promises.set(&second, &claim(&written([UIDS[0]])));
-        promises.drop(&first);
-        assert_eq!(promises.claim_for(UIDS[0]), Some(&second));
+        nominations.set(&first, &claim(&written([UIDS[0]])));
+        nominations.set(&second, &claim(&written([UIDS[0]])));
+        nominations.drop(&first);
+        assert_eq!(nominations.claim_for(UIDS[0]), Some(&second));
     }
 
     #[test]
-    fn text_that_anybody_may_have_edited_promises_nothing() {
+    fn text_that_anybody_may_have_edited_nominates_nothing() {
         for text in ["", ",", "zzzzzzzzzz", "12", "not-a-uid-at-all"] {
             assert_eq!(read(&claim(text)).count(), 0, "{text:?}");
         }

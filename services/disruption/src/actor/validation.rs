@@ -87,7 +87,7 @@ impl Actor {
                 && !other.is_over()
         });
         // Those that are going already count as gone there.
-        let stays = |member: &&Member| self.world.claim(&member.claim).is_some_and(|claim| !claim.deleting);
+        let stays = |member: &&Member| self.cluster.claim(&member.claim).is_some_and(|claim| !claim.deleting);
         let earlier = earlier.flat_map(|other| other.members()).filter(stays);
         let members = command.members().iter().chain(earlier);
         let price =
@@ -157,11 +157,11 @@ impl Actor {
     }
 
     fn no_candidates(&self, command: &Command, now: Timestamp) -> BTreeMap<Arc<str>, Invalid> {
-        let pdbs = self.world.pdbs();
+        let pdbs = self.cluster.pdbs();
         let mut bad = BTreeMap::new();
         for member in command.members() {
             let churn = |by| Invalid::Churn { node: Arc::clone(&member.node), by };
-            let pair = self.world.node(&member.node).zip(self.world.claim(&member.claim));
+            let pair = self.cluster.node(&member.node).zip(self.cluster.claim(&member.claim));
             let invalid = match pair.filter(|(_, claim)| claim.uid == member.claim_uid) {
                 None => Some(churn(None)),
                 Some(_) if self.paused(&member.pool, now).is_some() => {
@@ -169,7 +169,7 @@ impl Actor {
                 }
                 Some((node, _)) => {
                     let subject =
-                        candidates::subject(&self.world, node, self.seen.get(&node.name), None, None, now);
+                        candidates::subject(&self.cluster, node, self.seen.get(&node.name), None, None, now);
                     if subject.nominated_until.is_some() {
                         Some(Invalid::Nominated { node: Arc::clone(&member.node) })
                     } else {

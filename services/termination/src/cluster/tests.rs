@@ -36,47 +36,47 @@ fn pod(name: &str, node: &str, spec: serde_json::Value) -> Arc<BoundPod> {
     Arc::new(serde_json::from_value(pod).unwrap())
 }
 
-fn touched(world: &mut World, fact: Fact) -> BTreeSet<Key> {
+fn touched(cluster: &mut ClusterState, fact: Fact) -> BTreeSet<Key> {
     let mut touched = BTreeSet::new();
-    world.apply(fact, &mut touched);
+    cluster.apply(fact, &mut touched);
     touched
 }
 
 #[test]
 fn nodes_and_claims_are_joined_by_provider_id_and_touch_each_other() {
-    let mut world = World::default();
-    touched(&mut world, Fact::Claim(Change::Applied(claim("c", "1", Some("aws:///a/i-1")))));
-    let both = touched(&mut world, Fact::Node(Change::Applied(node("n", "2", "aws:///a/i-1", json!({})))));
+    let mut cluster = ClusterState::default();
+    touched(&mut cluster, Fact::Claim(Change::Applied(claim("c", "1", Some("aws:///a/i-1")))));
+    let both = touched(&mut cluster, Fact::Node(Change::Applied(node("n", "2", "aws:///a/i-1", json!({})))));
     assert_eq!(both, BTreeSet::from([Key::Node("n".into()), Key::Claim("c".into())]));
-    let found = world.claim_of(world.node("n").unwrap()).unwrap();
+    let found = cluster.claim_of(cluster.node("n").unwrap()).unwrap();
     assert_eq!(&*found.name, "c");
-    touched(&mut world, Fact::Claim(Change::Applied(claim("d", "3", Some("aws:///a/i-1")))));
-    assert!(world.claim_of(world.node("n").unwrap()).is_none(), "two claims are as good as none");
-    assert!(world.nodes_with("").is_empty(), "an empty id matches nothing");
+    touched(&mut cluster, Fact::Claim(Change::Applied(claim("d", "3", Some("aws:///a/i-1")))));
+    assert!(cluster.claim_of(cluster.node("n").unwrap()).is_none(), "two claims are as good as none");
+    assert!(cluster.nodes_with("").is_empty(), "an empty id matches nothing");
 }
 
 #[test]
 fn an_older_version_never_replaces_a_newer_one_but_a_namesake_does() {
-    let mut world = World::default();
+    let mut cluster = ClusterState::default();
     let tainted = json!({"spec": {"providerID": "aws:///a/i-1", "taints": [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]}});
-    touched(&mut world, Fact::Node(Change::Applied(node("n", "10", "aws:///a/i-1", tainted))));
-    touched(&mut world, Fact::Node(Change::Applied(node("n", "9", "aws:///a/i-1", json!({})))));
-    assert_eq!(world.node("n").unwrap().taints.len(), 1, "the watch lagged behind the answer to our write");
+    touched(&mut cluster, Fact::Node(Change::Applied(node("n", "10", "aws:///a/i-1", tainted))));
+    touched(&mut cluster, Fact::Node(Change::Applied(node("n", "9", "aws:///a/i-1", json!({})))));
+    assert_eq!(cluster.node("n").unwrap().taints.len(), 1, "the watch lagged behind the answer to our write");
     let other = json!({"metadata": {"name": "n", "uid": "another", "resourceVersion": "3"}});
-    touched(&mut world, Fact::Node(Change::Applied(node("n", "3", "aws:///a/i-2", other))));
-    assert_eq!(&*world.node("n").unwrap().uid, "another");
-    touched(&mut world, Fact::Node(Change::Deleted(node("n", "10", "aws:///a/i-1", json!({})))));
-    assert!(world.node("n").is_some(), "the end of the old one is not the end of its namesake");
+    touched(&mut cluster, Fact::Node(Change::Applied(node("n", "3", "aws:///a/i-2", other))));
+    assert_eq!(&*cluster.node("n").unwrap().uid, "another");
+    touched(&mut cluster, Fact::Node(Change::Deleted(node("n", "10", "aws:///a/i-1", json!({})))));
+    assert!(cluster.node("n").is_some(), "the end of the old one is not the end of its namesake");
 }
 
 #[test]
 fn a_new_list_drops_what_is_no_longer_there_and_says_so() {
-    let mut world = World::default();
-    touched(&mut world, Fact::Pod(Change::Reset(vec![pod("a", "n", json!({})), pod("b", "m", json!({}))])));
-    assert_eq!((world.pods_on("n").len(), world.pods_on("m").len()), (1, 1));
-    let gone = touched(&mut world, Fact::Pod(Change::Reset(vec![pod("a", "n", json!({}))])));
+    let mut cluster = ClusterState::default();
+    touched(&mut cluster, Fact::Pod(Change::Reset(vec![pod("a", "n", json!({})), pod("b", "m", json!({}))])));
+    assert_eq!((cluster.pods_on("n").len(), cluster.pods_on("m").len()), (1, 1));
+    let gone = touched(&mut cluster, Fact::Pod(Change::Reset(vec![pod("a", "n", json!({}))])));
     assert!(gone.contains(&Key::Node("m".into())));
-    assert!(world.pods_on("m").is_empty());
+    assert!(cluster.pods_on("m").is_empty());
 }
 
 #[test]
@@ -93,26 +93,26 @@ fn taints_of_the_right_key_and_wrong_effect_are_replaced_and_others_kept() {
 
 #[test]
 fn pods_tell_whether_they_bear_the_taint_and_which_volumes_they_use() {
-    let mut world = World::default();
+    let mut cluster = ClusterState::default();
     let spec = json!({
         "tolerations": [{"key": "karpenter.sh/disrupted", "operator": "Exists"}],
         "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "db-0"}},
                     {"name": "scratch", "ephemeral": {}}, {"name": "c", "emptyDir": {}}],
         "priorityClassName": "system-node-critical",
     });
-    touched(&mut world, Fact::Pod(Change::Applied(pod("p", "n", spec))));
-    let pods = world.pods_on("n");
+    touched(&mut cluster, Fact::Pod(Change::Applied(pod("p", "n", spec))));
+    let pods = cluster.pods_on("n");
     assert!(pods[0].tolerates_disrupted && pods[0].critical);
     assert_eq!(pods[0].grace_seconds, 30);
     let claims: Vec<&str> = pods[0].volume_claims.iter().map(|claim| &**claim).collect();
     assert_eq!(claims, ["db-0", "p-scratch"]);
     touched(
-        &mut world,
+        &mut cluster,
         Fact::Pod(Change::Applied(pod(
             "q",
             "n",
             json!({"tolerations": [{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]}),
         ))),
     );
-    assert!(world.pods_on("n").iter().any(|pod| !pod.tolerates_disrupted));
+    assert!(cluster.pods_on("n").iter().any(|pod| !pod.tolerates_disrupted));
 }

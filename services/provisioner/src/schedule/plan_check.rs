@@ -18,7 +18,7 @@ const ROUNDS: usize = 8;
 
 /// A plan that may be carried out.
 #[derive(Debug, PartialEq)]
-pub(super) struct Vetted {
+pub(super) struct CheckedPlan {
     pub(super) plan: Plan,
     /// Pods whose places break a rule, in no place of the plan.
     pub(super) held: Vec<HeldPod>,
@@ -27,7 +27,7 @@ pub(super) struct Vetted {
 }
 
 /// Judges plans for one snapshot of the cluster. `input` is as much of the cluster as judging a plan takes.
-pub(super) struct Vet<'a, F> {
+pub(super) struct PlanCheck<'a, F> {
     pub(super) input: F,
     pub(super) snapshot: &'a Snapshot,
     pub(super) options: &'a Options,
@@ -35,23 +35,23 @@ pub(super) struct Vet<'a, F> {
     pub(super) keep_going: &'a dyn Fn() -> bool,
 }
 
-impl<F: Fn(&Plan) -> ClusterInput> Vet<'_, F> {
-    pub(super) fn vetted(&self, plan: Plan) -> Vetted {
+impl<F: Fn(&Plan) -> ClusterInput> PlanCheck<'_, F> {
+    pub(super) fn vetted(&self, plan: Plan) -> CheckedPlan {
         let (plan, held, unsound) = self.sound_part(plan, "the plan");
         if held.is_empty() {
-            return Vetted { plan, held, unsound };
+            return CheckedPlan { plan, held, unsound };
         }
         let Some(both) = self.with_first_fit(&plan, &held) else {
-            return Vetted { plan, held, unsound };
+            return CheckedPlan { plan, held, unsound };
         };
         let (both, _, more_unsound) = self.sound_part(both, "first fit for the pods that were held back");
         // What was sound before is not given up for it.
         if !plan.new_nodes.iter().all(|node| both.new_nodes.contains(node)) {
-            return Vetted { plan, held, unsound: unsound + 1 };
+            return CheckedPlan { plan, held, unsound: unsound + 1 };
         }
         let placed = placed(&both);
         let held: Vec<HeldPod> = held.into_iter().filter(|held| !placed.contains(&held.pod)).collect();
-        Vetted { plan: both, held, unsound: unsound + more_unsound }
+        CheckedPlan { plan: both, held, unsound: unsound + more_unsound }
     }
 
     /// The plan without what breaks a rule, the pods of that, and 1 if there was anything.
@@ -176,9 +176,9 @@ mod tests {
         ClusterInput { pods: vec![pod("web-0"), pod("web-1")], pools: vec![pool], ..ClusterInput::default() }
     }
 
-    fn vetted(plan: Plan, input: &ClusterInput, snapshot: &Snapshot) -> Vetted {
+    fn vetted(plan: Plan, input: &ClusterInput, snapshot: &Snapshot) -> CheckedPlan {
         let options = Options::default();
-        Vet { input: |_: &Plan| input.clone(), snapshot, options: &options, keep_going: &|| true }
+        PlanCheck { input: |_: &Plan| input.clone(), snapshot, options: &options, keep_going: &|| true }
             .vetted(plan)
     }
 
@@ -192,7 +192,10 @@ mod tests {
     fn a_sound_plan_is_carried_out_as_it_is() {
         let input = input();
         let (snapshot, plan) = solved(&input);
-        assert_eq!(vetted(plan.clone(), &input, &snapshot), Vetted { plan, held: Vec::new(), unsound: 0 });
+        assert_eq!(
+            vetted(plan.clone(), &input, &snapshot),
+            CheckedPlan { plan, held: Vec::new(), unsound: 0 }
+        );
     }
 
     #[test]

@@ -11,7 +11,7 @@ use model::duration::{GoDuration, NillableDuration};
 use model::labels;
 
 use super::revision;
-use crate::note::Note;
+use crate::command_annotation::CommandAnnotation;
 
 pub(crate) const CONSOLIDATABLE: &str = "Consolidatable";
 pub(crate) const DRIFTED: &str = "Drifted";
@@ -40,7 +40,7 @@ pub(crate) struct Claim {
     pub(crate) pool: Arc<str>,
     pub(crate) class: Arc<str>,
     /// The command that it is to be removed by, as noted on it.
-    pub(crate) note: Option<Note>,
+    pub(crate) note: Option<CommandAnnotation>,
     /// The command that it was made for.
     pub(crate) made_for: Option<Arc<str>>,
 }
@@ -69,7 +69,7 @@ impl Claim {
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect();
         let command = annotations.get(labels::COMMAND).map(String::as_str);
-        let note = command.and_then(Note::read);
+        let note = command.and_then(CommandAnnotation::read);
         Some(Self {
             name: meta.name.as_deref()?.into(),
             uid: meta.uid.as_deref()?.into(),

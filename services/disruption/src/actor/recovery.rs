@@ -12,14 +12,14 @@ use policy::command::{Member as Traces, Memory, Why, strays};
 use tracing::info;
 
 use super::{Actor, Done};
+use crate::cluster::Claim;
 use crate::command::{Command, Member, Proposal, Stage};
-use crate::take;
-use crate::world::Claim;
+use crate::command_writes;
 
 impl Actor {
     /// Every claim with a note belongs to a command. Whether it goes on or back is `next_step`'s to say.
     pub(super) fn resume(&mut self, now: Timestamp) {
-        let ids: Vec<Arc<str>> = self.world.commands().cloned().collect();
+        let ids: Vec<Arc<str>> = self.cluster.commands().cloned().collect();
         for id in ids {
             self.resume_one(&id, now);
         }
@@ -33,7 +33,7 @@ impl Actor {
         info!(command = %id, nodes = command.members().len(), "takes over a command of the leader before");
         let method = command.method().as_str();
         command.span = tracing::info_span!(parent: None, "disrupt", command = %id, method, resumed = true);
-        let first = command.members().first().and_then(|member| self.world.claim(&member.claim));
+        let first = command.members().first().and_then(|member| self.cluster.claim(&member.claim));
         if let Some(parent) = first.and_then(|claim| claim.traceparent()) {
             runtime::trace::set_parent(&command.span, parent);
         }
@@ -43,16 +43,16 @@ impl Actor {
 
     /// Every command that the objects tell of, for those who ask a replica that does not lead.
     pub(super) fn all_noted(&self, now: Timestamp) -> Vec<Command> {
-        self.world.commands().filter_map(|id| self.noted(id, now)).collect()
+        self.cluster.commands().filter_map(|id| self.noted(id, now)).collect()
     }
 
     /// A command as its notes tell it; `None` where all its claims are going already: termination does the rest.
     pub(super) fn noted(&self, id: &Arc<str>, now: Timestamp) -> Option<Command> {
         let noted: Vec<&Arc<Claim>> =
-            self.world.claims_of(id).filter(|claim| claim.managed && claim.note.is_some()).collect();
+            self.cluster.claims_of(id).filter(|claim| claim.managed && claim.note.is_some()).collect();
         let note = noted.iter().find(|claim| !claim.deleting).and_then(|claim| claim.note.clone())?;
         let ordered: BTreeMap<Arc<str>, Arc<str>> = self
-            .world
+            .cluster
             .claims_of(id)
             .filter(|claim| claim.note.is_none())
             .map(|claim| (Arc::clone(&claim.name), Arc::clone(&claim.uid)))
@@ -95,7 +95,7 @@ impl Actor {
     }
 
     fn inherited(&self, claim: &Claim) -> Member {
-        let node = self.world.node_of(claim);
+        let node = self.cluster.node_of(claim);
         Member {
             node: node.map(|node| Arc::clone(&node.name)).unwrap_or_default(),
             node_uid: node.map(|node| Arc::clone(&node.uid)).unwrap_or_default(),
@@ -113,7 +113,7 @@ impl Actor {
             // A write of the leader before may come late.
             return self.resume_one(&Arc::from(note.id.as_str()), now);
         }
-        let Some(node) = self.world.node_of(claim) else { return };
+        let Some(node) = self.cluster.node_of(claim) else { return };
         let traces = Traces {
             node: Arc::clone(&node.name),
             claim: Arc::clone(&claim.name),
@@ -137,7 +137,7 @@ impl Actor {
         self.cleaning.insert(Arc::clone(&claim.name));
         let (member, writes) = (self.inherited(claim), self.writes.clone());
         self.tasks.spawn(async move {
-            let result = take::off(&writes, &member, now).await;
+            let result = command_writes::off(&writes, &member, now).await;
             Done::Cleaned { claim: member.claim, result }
         });
     }

@@ -8,15 +8,15 @@ use runtime::events::Event;
 use serde_json::json;
 use tracing::{info, warn};
 
-use super::super::decide::{
+use super::super::decision::{
     CONSISTENT, INITIALIZED, REGISTERED, Registration, initialization_gate, provider_id,
 };
 use super::super::metrics::{Created, Pool};
 use super::super::write::{WriteError, is_conflict, set_conditions};
-use super::{Done, Hands, Job, Learned, Outcome, about, label, pool_of};
+use super::{Done, Executor, Job, Learned, Outcome, about, label, pool_of};
 use crate::nodepool::Registered;
 
-impl Hands {
+impl Executor {
     pub(super) async fn register(&self, job: &Job, registration: &Registration) -> Done {
         let name = registration.node.metadata.name.as_deref().unwrap_or_default();
         if registration.taint_missing {

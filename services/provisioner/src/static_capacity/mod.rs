@@ -1,7 +1,7 @@
 //! Static pools (`spec.replicas`, gate StaticCapacity): keeps each at its size, whatever pods wait. Claims are made straight
 //! from the template; too many are deleted, the least missed first. Replacing drifted nodes is disruption's.
 
-mod decide;
+mod step;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,10 +23,10 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, debug, info, warn};
 
-use crate::claims::{Creator, Order, Wanted};
+use crate::claims::{Creator, NewClaim, Order};
 use crate::cluster::{Backoff, ClusterHandle, ClusterView, NodeView, Probes};
 use crate::deps::Deps;
-use decide::{Member, Presence, Step};
+use step::{Member, Presence, Step};
 
 /// What the watches brought is looked at together.
 const GATHER: Duration = Duration::from_millis(200);
@@ -89,7 +89,7 @@ impl Keeper {
         for pool in view.pool_objects.values() {
             let Some(replicas) = pool.spec.replicas.filter(|_| is_kept(pool)) else { continue };
             let wanted = usize::try_from(replicas).unwrap_or(0);
-            match decide::step(wanted, limit(pool), &members(&view, pool)) {
+            match step::step(wanted, limit(pool), &members(&view, pool)) {
                 Step::Nothing => {}
                 Step::Limited => info!(nodepool = pool.name_any(), replicas, "limit of nodes reached"),
                 Step::Create(count) => self.create(pool, count, &view.backoff, lost).await,
@@ -181,12 +181,12 @@ fn member(view: &NodeView, pool: &NodePool, now: Timestamp) -> Option<Member> {
         presence,
         empty: view.burden.pods == 0 && !view.burden.protected,
         protected: view.burden.protected,
-        cost: i128::from(view.burden.cost) * decide::life_left(life, view.created, now),
+        cost: i128::from(view.burden.cost) * step::life_left(life, view.created, now),
     })
 }
 
 /// What every claim of the pool asks for: the template alone, so that the provider chooses among all types it allows.
-fn template(pool: &NodePool) -> Option<Wanted> {
+fn template(pool: &NodePool) -> Option<NewClaim> {
     let read = convert::node_pool(pool, Arc::default()).inspect_err(
         |error| warn!(nodepool = pool.name_any(), %error, "NodePool left out until it is corrected"),
     );
@@ -195,7 +195,7 @@ fn template(pool: &NodePool) -> Option<Wanted> {
     for (key, value) in read.labels.iter().filter(|(key, _)| labels::is_well_known(key)) {
         requirements.add(Requirement::one_of(key.as_str(), [value.as_str()]));
     }
-    Some(Wanted {
+    Some(NewClaim {
         requirements,
         instance_types: None,
         requests: Resources::new(),

@@ -8,12 +8,12 @@ use runtime::events::Event;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::super::decide::{LAUNCHED, REGISTERED, no_node_yet};
+use super::super::decision::{LAUNCHED, REGISTERED, no_node_yet};
 use super::super::write::{WriteError, set_conditions};
-use super::{Done, Hands, Job, Learned, Outcome, about, pool_of};
+use super::{Done, Executor, Job, Learned, Outcome, about, pool_of};
 use crate::launch::{Failure, LaunchError, Launched};
 
-impl Hands {
+impl Executor {
     pub(super) async fn launch(&self, job: &Job) -> Done {
         let began = Instant::now();
         let answer = self.buy(job).await?;

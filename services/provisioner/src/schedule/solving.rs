@@ -10,7 +10,7 @@ use solver::Options;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::vet::{Vet, Vetted};
+use super::plan_check::{CheckedPlan, PlanCheck};
 use super::zones;
 use crate::cluster::ClusterView;
 
@@ -31,7 +31,7 @@ pub(super) struct Solving {
 
 /// A decision.
 pub(super) struct Solved {
-    pub(super) vetted: Vetted,
+    pub(super) vetted: CheckedPlan,
     /// Pods by the zone that they can only run in.
     pub(super) zones: BTreeMap<String, usize>,
     /// What the second opinion took.
@@ -48,7 +48,7 @@ impl Solving {
             let is_wanted = || !lost.is_cancelled() && !no_more.is_cancelled();
             let plan = solver::solve(&view.snapshot, &options, &|| Instant::now() < deadline && is_wanted());
             let began = Instant::now();
-            let vet = Vet {
+            let vet = PlanCheck {
                 input: |plan: &solver::Plan| view.input_for(plan),
                 snapshot: &view.snapshot,
                 options: &options,

@@ -12,9 +12,9 @@ use policy::command::{self, Replacement, Step, Timing, View, Waiting, next_step}
 use tracing::{info, warn};
 
 use super::{Actor, MOST_REMEMBERED, REMEMBERED, plus};
+use crate::cluster::Fact;
 use crate::command::{Command, Stage};
 use crate::metrics::{Decided, DecidedFor, Outcome};
-use crate::world::Fact;
 use crate::writes::Error;
 
 /// How old the last reading of a node's pods may be when its claim is deleted.
@@ -96,12 +96,12 @@ impl Actor {
         }
     }
 
-    /// Ended, and the world knows: a claim that was deleted must not look like one with a forgotten taint.
+    /// Ended, and the cluster state knows: a claim that was deleted must not look like one with a forgotten taint.
     fn close(&mut self, id: &Arc<str>) {
         let known = self.commands.get(id).is_some_and(|command| {
             command.stage == Stage::RolledBack
                 || command.members().iter().all(|member| {
-                    self.world
+                    self.cluster
                         .claim(&member.claim)
                         .is_none_or(|claim| claim.deleting || claim.uid != member.claim_uid)
                 })
@@ -117,14 +117,14 @@ impl Actor {
     fn view(&self, id: &Arc<str>) -> View {
         let command = &self.commands[id];
         let mut replacements: Vec<Replacement> = Vec::new();
-        for claim in self.world.claims_of(id).filter(|claim| claim.made_for.as_ref() == Some(id)) {
-            let node = self.world.node_of(claim);
+        for claim in self.cluster.claims_of(id).filter(|claim| claim.made_for.as_ref() == Some(id)) {
+            let node = self.cluster.node_of(claim);
             replacements.push(Replacement {
                 claim: Arc::clone(&claim.name),
                 leaving: claim.deleting || command.deleted.contains(&claim.name),
                 initialized: claim.initialized_since(),
                 used: node.is_some_and(|node| {
-                    self.world.pods_on(&node.name).any(|pod| pod.resident.is_reschedulable())
+                    self.cluster.pods_on(&node.name).any(|pod| pod.resident.is_reschedulable())
                 }),
             });
         }
@@ -141,8 +141,8 @@ impl Actor {
             }
         }
         let members = command.members().iter().filter_map(|member| {
-            let claim = self.world.claim(&member.claim).filter(|claim| claim.uid == member.claim_uid)?;
-            let node = self.world.node_of(claim).filter(|node| node.uid == member.node_uid);
+            let claim = self.cluster.claim(&member.claim).filter(|claim| claim.uid == member.claim_uid)?;
+            let node = self.cluster.node_of(claim).filter(|node| node.uid == member.node_uid);
             let found = command.found.get(&member.claim);
             Some(command::Member {
                 node: Arc::clone(&member.node),
@@ -176,7 +176,7 @@ impl Actor {
         let view = self.view(id);
         let known: Vec<Arc<str>> = self.commands[id].ordered.keys().cloned().collect();
         let known: Vec<Arc<str>> =
-            known.into_iter().filter(|name| self.world.claim(name).is_some()).collect();
+            known.into_iter().filter(|name| self.cluster.claim(name).is_some()).collect();
         let Some(command) = self.commands.get_mut(id) else { return };
         command.shown.extend(known);
         let memory = &mut command.memory;
@@ -203,7 +203,7 @@ impl Actor {
         command.wake = until;
         let reason = command.reason();
         if what == Waiting::Replacements {
-            for claim in command.ordered.keys().filter_map(|name| self.world.claim(name)) {
+            for claim in command.ordered.keys().filter_map(|name| self.cluster.claim(name)) {
                 self.events.launching(claim, &format!("Replacement for disruption, reason {reason}"));
                 if !claim.is_initialized() {
                     self.events.waiting(claim);

@@ -1,8 +1,8 @@
 //! Carries out one step on one claim. It decides nothing; what it wrote and learned goes back to the actor.
 
-mod end;
-mod join;
+mod deletion;
 mod launch;
+mod registration;
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use runtime::events::{Event, Recorder};
 use serde_json::json;
 use tracing::Instrument as _;
 
-use super::decide::{CONSISTENT, INITIALIZED, LAUNCHED, REGISTERED, Shortfall, Step, conditions_of};
+use super::decision::{CONSISTENT, INITIALIZED, LAUNCHED, REGISTERED, Shortfall, Step, conditions_of};
 use super::index::Name;
 use super::metrics::LifecycleMetrics;
 use super::tagging::TagHandle;
@@ -28,7 +28,7 @@ use crate::launch::Launch;
 use crate::nodepool::HealthHandle;
 
 /// Everything a step may need.
-pub(super) struct Hands {
+pub(super) struct Executor {
     pub(super) writer: Writer,
     pub(super) classes: kube::Api<EC2NodeClass>,
     pub(super) launch: Launch,
@@ -87,7 +87,7 @@ impl Outcome {
 
 type Done = Result<Outcome, WriteError>;
 
-impl Hands {
+impl Executor {
     pub(super) async fn carry_out(&self, job: &Job) -> Done {
         match &job.step {
             Step::Leave | Step::Wait(_) => Ok(Outcome::default()),

@@ -13,7 +13,7 @@ use model::resources::{EFA, NITRO_ENCLAVE_SLOTS, Resources};
 use super::userdata::BootTaint;
 
 #[derive(Debug, Clone, Default)]
-pub struct Wanted {
+pub struct ClaimRequest {
     pub name: String,
     /// EC2's client token is made of it, unless the claim is of a batch: the same claim never launches twice.
     pub uid: String,
@@ -36,7 +36,7 @@ pub struct Unreadable {
     pub problem: String,
 }
 
-impl Wanted {
+impl ClaimRequest {
     pub fn of(claim: &NodeClaim) -> Result<Self, Unreadable> {
         let meta = &claim.metadata;
         let name = meta.name.clone().unwrap_or_default();

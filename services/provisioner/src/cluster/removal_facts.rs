@@ -11,7 +11,7 @@ use super::pods::PodKey;
 use super::state::State;
 
 /// As of one instant.
-pub(crate) struct Holding {
+pub(crate) struct RemovalFacts {
     /// Of pods on nodes of ours, and of those that wait.
     pub(crate) facts: PodIndex,
     /// Nodes with `karpenter.sh/do-not-disrupt: "true"`, by the solver's name.
@@ -19,7 +19,7 @@ pub(crate) struct Holding {
 }
 
 impl State {
-    pub(super) fn holding(&self, now: Timestamp) -> Holding {
+    pub(super) fn holding(&self, now: Timestamp) -> RemovalFacts {
         let ours = self.nodes.entries.values().filter(|e| e.node.managed());
         let on_ours = ours.flat_map(|entry| self.on.get(&entry.node.name).into_iter().flatten());
         let named = |key: &PodKey| (Arc::clone(&key.namespace), Arc::clone(&key.name));
@@ -29,7 +29,7 @@ impl State {
             .collect();
         let held =
             |name: &&Arc<str>| self.nodes.annotation(name, labels::DO_NOT_DISRUPT) == Some(labels::TRUE);
-        Holding { facts, nodes: self.nodes.entries.keys().filter(held).cloned().collect() }
+        RemovalFacts { facts, nodes: self.nodes.entries.keys().filter(held).cloned().collect() }
     }
 
     fn facts_of(&self, key: &PodKey, now: Timestamp) -> Option<PodFacts> {

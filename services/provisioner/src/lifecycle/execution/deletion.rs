@@ -4,12 +4,12 @@ use api::conditions;
 use model::labels;
 use tracing::info;
 
-use super::super::decide::{Expired, LAUNCHED, conditions_of};
+use super::super::decision::{Expired, LAUNCHED, conditions_of};
 use super::super::metrics::Disrupted;
-use super::{Done, Hands, Job, Learned, Outcome, label, pool_of};
+use super::{Done, Executor, Job, Learned, Outcome, label, pool_of};
 use crate::nodepool::Registered;
 
-impl Hands {
+impl Executor {
     pub(super) async fn give_up(&self, job: &Job, expired: Expired) -> Done {
         let launched = conditions::find(conditions_of(&job.claim), LAUNCHED);
         let is_launched = launched.is_some_and(|c| c.status == conditions::ConditionStatus::True);

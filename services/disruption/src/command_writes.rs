@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use model::labels;
 use policy::Reason;
 
+use crate::cluster::{DISRUPTION_REASON, Fact, applied};
 use crate::command::Member;
-use crate::world::{DISRUPTION_REASON, Fact, applied};
 use crate::writes::{Error, Target, Writes};
 
 fn targets(member: &Member) -> (Target<'_>, Target<'_>) {

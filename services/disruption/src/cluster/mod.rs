@@ -77,7 +77,7 @@ pub(crate) struct Touched {
 }
 
 #[derive(Default)]
-pub(crate) struct World {
+pub(crate) struct ClusterState {
     nodes: HashMap<Arc<str>, Arc<NodeState>>,
     claims: HashMap<Arc<str>, Arc<Claim>>,
     nodes_by_provider: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
@@ -102,7 +102,7 @@ pub(crate) struct World {
     freed: u64,
 }
 
-impl World {
+impl ClusterState {
     pub(crate) fn apply(&mut self, fact: Fact, touched: &mut Touched) {
         match fact {
             Fact::Node(change) => self.node_change(change, touched),

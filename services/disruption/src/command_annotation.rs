@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Note {
+pub(crate) struct CommandAnnotation {
     pub(crate) id: String,
     /// As `policy::Method` writes it.
     pub(crate) method: String,
@@ -25,7 +25,7 @@ pub(crate) struct Note {
     pub(crate) payback: i64,
 }
 
-impl Note {
+impl CommandAnnotation {
     pub(crate) fn read(text: &str) -> Option<Self> {
         if text.starts_with('{') { serde_json::from_str(text).ok() } else { None }
     }
@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn a_note_is_read_as_it_was_written_and_an_id_is_none() {
-        let note = Note {
+        let note = CommandAnnotation {
             id: "6afab9e2-aed4b361-1".into(),
             method: "multi".into(),
             removes: 3,
@@ -51,8 +51,12 @@ mod tests {
             pods: 17,
             payback: 420,
         };
-        assert_eq!(Note::read(&note.write()), Some(note.clone()));
-        assert_eq!(Note::read(&note.id), None, "a replacement's mark");
-        assert_eq!(Note::read("{\"id\":\"x\"}"), None, "without the numbers nothing can be gone on with");
+        assert_eq!(CommandAnnotation::read(&note.write()), Some(note.clone()));
+        assert_eq!(CommandAnnotation::read(&note.id), None, "a replacement's mark");
+        assert_eq!(
+            CommandAnnotation::read("{\"id\":\"x\"}"),
+            None,
+            "without the numbers nothing can be gone on with"
+        );
     }
 }

@@ -87,7 +87,7 @@ runtime::changes_as!(
 );
 
 #[derive(Default)]
-pub(crate) struct World {
+pub(crate) struct ClusterState {
     nodes: Joined<NodeState>,
     claims: Joined<Claim>,
     pods: Pods,
@@ -95,7 +95,7 @@ pub(crate) struct World {
     volumes: Volumes,
 }
 
-impl World {
+impl ClusterState {
     pub(crate) fn apply(&mut self, fact: Fact, touched: &mut BTreeSet<Key>) {
         match fact {
             Fact::Node(change) => {

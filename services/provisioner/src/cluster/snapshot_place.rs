@@ -12,8 +12,8 @@ impl State {
     /// Where the pod belongs in the snapshot.
     pub(super) fn place_of(&self, key: &PodKey) -> Shown {
         let Some(record) = self.pods.records.get(key) else { return Shown::No };
-        let promised = || {
-            let claim = self.promises.claim_for(&record.pod.uid)?;
+        let nominated = || {
+            let claim = self.nominations.claim_for(&record.pod.uid)?;
             let name = self.nodes.of_claim(claim)?;
             let entry = self.nodes.entries.get(name)?;
             (entry.node.state != NodeState::Deleting).then(|| Shown::On(Arc::clone(name)))
@@ -22,9 +22,9 @@ impl State {
             Some(node) => {
                 let Some(name) = self.nodes.of_object(node) else { return Shown::No };
                 let moves = self.nodes.entries.get(name).is_some_and(|e| e.moves(&record.pod));
-                moves.then(promised).flatten().unwrap_or_else(|| Shown::On(Arc::clone(name)))
+                moves.then(nominated).flatten().unwrap_or_else(|| Shown::On(Arc::clone(name)))
             }
-            None if record.waiting_since.is_some() => promised().unwrap_or(Shown::Pending),
+            None if record.waiting_since.is_some() => nominated().unwrap_or(Shown::Pending),
             None => Shown::No,
         }
     }

@@ -14,9 +14,9 @@ use policy::condition::repair::{self, Neighbours, Repair, Reported};
 use tracing::{Instrument as _, debug, info};
 
 use super::{Actor, Done, plus};
+use crate::cluster::{CONSOLIDATABLE, Claim, DRIFTED, NodeState, applied};
 use crate::drift;
 use crate::metrics::{Disrupted, Unhealthy};
-use crate::world::{CONSOLIDATABLE, Claim, DRIFTED, NodeState, applied};
 use crate::writes::{Mark, Target, rfc3339};
 
 /// How long a capacity reservation must be missing before its nodes are drifted.
@@ -24,7 +24,7 @@ const RESERVATION_RECHECK: SignedDuration = SignedDuration::from_secs(90);
 
 impl Actor {
     pub(super) fn mark(&mut self, name: &Arc<str>, now: Timestamp) {
-        let Some(claim) = self.world.claim(name).cloned() else { return };
+        let Some(claim) = self.cluster.claim(name).cloned() else { return };
         if !claim.managed || self.marking.contains(name) {
             return;
         }
@@ -71,12 +71,12 @@ impl Actor {
 
     /// The last pod event on its node, as pods that are there, or were since this process began, tell it.
     fn last_event(&self, claim: &Claim, now: Timestamp) -> Option<Timestamp> {
-        let node = self.world.node_of(claim)?;
-        self.world.last_pod_event(&node.name).map(|last| last.min(now))
+        let node = self.cluster.node_of(claim)?;
+        self.cluster.last_pod_event(&node.name).map(|last| last.min(now))
     }
 
     pub(super) fn consolidatable(&self, claim: &Claim, now: Timestamp) -> Consolidatable {
-        let Some(pool) = self.world.pool(&claim.pool) else { return Consolidatable::No };
+        let Some(pool) = self.cluster.pool(&claim.pool) else { return Consolidatable::No };
         if !pool.is_static() && claim.is_initialized() && self.is_evaluated_now(&claim.pool, now) {
             return Consolidatable::Yes;
         }
@@ -101,8 +101,8 @@ impl Actor {
     }
 
     fn drifted(&mut self, claim: &Claim, now: Timestamp) -> Option<Mark> {
-        let pool = self.world.pool_facts(&claim.pool);
-        let class = self.world.class_facts(&claim.class);
+        let pool = self.cluster.pool_facts(&claim.pool);
+        let class = self.cluster.class_facts(&claim.class);
         let group = self.groups.get(&claim.class).cloned().flatten();
         let told = drift::Told { type_gone: self.type_gone(claim), group: group.as_deref() };
         let mut verdict = drift::verdict(claim, pool, class, told, now);
@@ -137,7 +137,7 @@ impl Actor {
 
     /// Its class does not know its instance type any more, whatever that costs; `None` when nothing is known of the class.
     fn type_gone(&self, claim: &Claim) -> Option<bool> {
-        let node = self.world.node_of(claim)?;
+        let node = self.cluster.node_of(claim)?;
         self.seen.get(&node.name)?.type_known.map(|known| !known)
     }
 
@@ -179,7 +179,7 @@ impl Actor {
         if !self.options.node_repair {
             return false;
         }
-        let Some(node) = self.world.node_of(claim).cloned() else { return false };
+        let Some(node) = self.cluster.node_of(claim).cloned() else { return false };
         if !repair::is_unhealthy(&reported(&node), &repair::AWS) {
             return false;
         }
@@ -239,8 +239,10 @@ impl Actor {
     /// The nodes of its pool, or all where it has none.
     fn neighbours(&self, claim: &Claim) -> Neighbours {
         let mut all = Neighbours::default();
-        for node in
-            self.world.nodes().filter(|node| claim.pool.is_empty() || node.pool.as_ref() == Some(&claim.pool))
+        for node in self
+            .cluster
+            .nodes()
+            .filter(|node| claim.pool.is_empty() || node.pool.as_ref() == Some(&claim.pool))
         {
             all.total += 1;
             all.unhealthy += u32::from(repair::is_unhealthy(&reported(node), &repair::AWS));

@@ -8,11 +8,11 @@ use cloud::unavailable::Scope;
 use model::catalog::CapacityType;
 use tracing::info;
 
-use super::ask::Asking;
 use super::batch::{Seen, assign};
 use super::candidates::{self, Candidate, Terms};
 use super::error::LaunchError;
 use super::fleet::{self, Asked, Place};
+use super::fleet_call::Asking;
 use super::launched::{self, Facts, Launched};
 use super::shares::Shares;
 use super::{Inner, Job, Launch, metrics};

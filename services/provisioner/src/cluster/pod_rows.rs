@@ -14,7 +14,7 @@ use super::{ClusterHandle, pods::Pods};
 use crate::observe::{Times, limits};
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Told {
+pub(super) struct PodDisplay {
     phase: &'static str,
     owner: Option<Arc<str>>,
     pub(super) times: Times,
@@ -45,17 +45,17 @@ impl Pods {
     pub(super) fn tell(
         &mut self,
         object: &core::Pod,
-        before: Option<&Told>,
+        before: Option<&PodDisplay>,
         waiting: bool,
         now: Timestamp,
-    ) -> Told {
+    ) -> PodDisplay {
         let times = Times::of(object);
         let waited = before.and_then(|b| b.waited).or_else(|| waiting.then_some(now));
         if let Some(before) = before {
             self.metrics.went_on(before.times, times, waited);
         }
         let spec = object.spec.as_ref();
-        Told {
+        PodDisplay {
             phase: phase(object),
             owner: before.and_then(|b| b.owner.clone()).or_else(|| self.owner(object)),
             times,
