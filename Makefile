@@ -71,8 +71,8 @@ bench: stack ## every benchmark, one table of bar, measured and ratio; ORACLE=, 
 conformance: stack build ## Karpenter's own end-to-end suites against our services; SUITE=drift FOCUS='subnet' for a part
 	integration/conformance/run $(if $(SUITE),--suite $(SUITE)) $(if $(FOCUS),--focus '$(FOCUS)',--results)
 
-chaos: stack build ## random workloads, kills and AWS faults, judged by the invariants; HOURS=1 SEED=7
-	CHAOS_HOURS=$(or $(HOURS),0.05) CHAOS_SEED=$(or $(SEED),1) cargo test --workspace --test cluster -- --soak chaos::
+chaos: stack build ## random workloads, kills, partitions and AWS faults, judged by the invariants; HOURS=1 or STEPS=500, SEED=7, PREVIOUS=dir
+	$(if $(HOURS),CHAOS_HOURS=$(HOURS)) $(if $(STEPS),CHAOS_STEPS=$(STEPS)) $(if $(PREVIOUS),PREVIOUS_BIN_DIR=$(abspath $(PREVIOUS))) CHAOS_SEED=$(or $(SEED),1) cargo test --workspace --test cluster -- --soak chaos::
 
 lint: ## formatting and clippy, warnings are errors
 	cargo fmt --all --check

@@ -10,6 +10,10 @@ pub enum Step {
     Scale { deployment: usize, replicas: u32 },
     /// kill -9 of a service, by number, and another process in its place after the pause.
     KillService { service: usize, pause: Duration },
+    /// SIGTERM of a service, and a process of this build or of the previous one in its place, as a rolling upgrade does.
+    Replace { service: usize, by_previous: bool },
+    /// For so long nothing passes between a service and those on this side of it, and nobody is told.
+    Partition { service: usize, side: Side, lasts: Duration },
     /// kill -9 of the API server.
     KillApiServer,
     /// kill -9 of etcd.
@@ -32,16 +36,29 @@ pub enum Step {
     Heal,
 }
 
+/// Whom a service no longer reaches, or who no longer reaches it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    ApiServer,
+    /// The services that call it.
+    Callers,
+}
+
 impl Step {
     pub fn is_kill(&self) -> bool {
         matches!(self, Self::KillService { .. } | Self::KillApiServer | Self::KillEtcd)
     }
 
     pub fn is_fault(&self) -> bool {
-        use Step::{EndInstance, FailCalls, Interrupt, Shortage, SlowCalls};
+        use Step::{EndInstance, FailCalls, Interrupt, Partition, Shortage, SlowCalls};
         matches!(
             self,
-            FailCalls { .. } | SlowCalls { .. } | Shortage { .. } | Interrupt { .. } | EndInstance { .. }
+            FailCalls { .. }
+                | SlowCalls { .. }
+                | Shortage { .. }
+                | Interrupt { .. }
+                | EndInstance { .. }
+                | Partition { .. }
         )
     }
 }
@@ -118,6 +135,12 @@ impl Steps {
                 self.drifts += 1;
                 Step::Drift { label: self.drifts }
             }
+            92..94 => Step::Replace { service: self.number(), by_previous: self.below(2) == 0 },
+            94..97 => Step::Partition {
+                service: self.number(),
+                side: if self.below(2) == 0 { Side::ApiServer } else { Side::Callers },
+                lasts: Duration::from_secs(1 + self.below(30)),
+            },
             _ => Step::Heal,
         }
     }
@@ -151,6 +174,11 @@ mod tests {
         assert!(comes(|step| matches!(step, Step::KillApiServer)));
         assert!(comes(|step| matches!(step, Step::Drift { .. })));
         assert!(comes(|step| matches!(step, Step::Heal)));
+        assert!(comes(|step| matches!(step, Step::Replace { by_previous: true, .. })));
+        for side in [Side::ApiServer, Side::Callers] {
+            let is_on = |step: &Step| matches!(step, Step::Partition { side: of, .. } if *of == side);
+            assert!(steps.iter().any(is_on), "{side:?}");
+        }
         let (kills, faults) = (
             steps.iter().filter(|step| step.is_kill()).count(),
             steps.iter().filter(|step| step.is_fault()).count(),

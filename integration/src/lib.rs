@@ -4,6 +4,7 @@
 //! `deploy/local/stack`, the tool people use by hand, so that a test meets what a person meets.
 
 pub mod aws;
+pub mod black_hole;
 pub mod browser;
 pub mod chaos;
 pub mod figures;

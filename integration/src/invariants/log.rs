@@ -3,19 +3,21 @@
 
 use serde_json::Value;
 
+use super::Broken;
+
 /// ERROR lines that no test may provoke: a plan that the scheduler would refuse, and a handler that failed.
 const NEVER: [&str; 2] = ["this is a defect of the solver", "handler failed"];
 
-/// The problem that one line of a service's log shows, and whether no test may provoke it.
-pub(super) fn problem(replica: &str, line: &str) -> Option<(bool, String)> {
+/// The problem that one line of a service's log shows.
+pub(super) fn problem(replica: &str, line: &str) -> Option<Broken> {
     if line.contains("panicked at") {
-        return Some((true, format!("{replica} panicked: {line}")));
+        return Some(Broken::inexcusable(format!("{replica} panicked: {line}")));
     }
     let fields: Value = serde_json::from_str(line).ok()?;
     let is_error = fields["level"] == "ERROR" && is_ours(fields["logger"].as_str()?);
     let message = fields["message"].as_str().unwrap_or_default();
-    let never = NEVER.iter().any(|part| message.contains(part));
-    is_error.then(|| (never, format!("{replica} logged an error: {line}")))
+    let is_excusable = !NEVER.iter().any(|part| message.contains(part));
+    is_error.then(|| Broken { what: format!("{replica} logged an error: {line}"), is_excusable })
 }
 
 /// Libraries log errors of their own about connections that tests cut on purpose; what they mean to us, we log ourselves.
@@ -46,17 +48,17 @@ mod tests {
     const BAD: &str = r#"{"level":"ERROR","time":"2026-11-17T23:00:00.000Z","logger":"interruption_watcher::queue::batch","message":"message removed without being handled","id":"1"}"#;
 
     #[test]
-    fn an_unsound_plan_and_a_panic_fail_the_run() {
-        let (never, found) = problem("provisioner-1", ERROR).expect("a problem");
-        assert!(never && found.contains("defect of the solver"), "{found}");
+    fn an_unsound_plan_and_a_panic_are_inexcusable() {
+        let found = problem("provisioner-1", ERROR).expect("a problem");
+        assert!(!found.is_excusable && found.what.contains("defect of the solver"), "{found:?}");
         let line = "thread 'tokio-rt-worker' (1234) panicked at services/provisioner/src/lib.rs:1:1:";
-        assert!(problem("provisioner-1", line).is_some_and(|(never, _)| never));
+        assert!(problem("provisioner-1", line).is_some_and(|found| !found.is_excusable));
     }
 
     #[test]
     fn other_errors_may_be_expected() {
-        let (never, found) = problem("interruption-watcher-1", BAD).expect("a problem");
-        assert!(!never && found.contains("message removed"), "{found}");
+        let found = problem("interruption-watcher-1", BAD).expect("a problem");
+        assert!(found.is_excusable && found.what.contains("message removed"), "{found:?}");
     }
 
     #[test]

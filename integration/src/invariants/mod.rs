@@ -1,22 +1,22 @@
-//! What must hold on a cluster whatever test runs on it, looked at when each test ends. A violation names the tests that were
-//! running; it is never a reason to try a test again.
+//! What must hold on a cluster whatever test runs on it, looked at when each test ends. A violation fails the run and names the
+//! tests that were running.
 //!
 //! Every rule is a pure function over what was recorded: the service logs, the audit log, the instances of the local AWS, the
 //! claims and the processes of the stack. [`Watcher`] only reads these and remembers how far it got.
 //!
-//! | rule | a violation |
+//! | rule | a test may provoke it |
 //! |---|---|
-//! | a NodeClaim has one instance at most | fails the run |
-//! | no service panics, plans what the scheduler would refuse, or fails inside a handler | fails the run |
-//! | no service ends by itself | fails the run |
-//! | no other ERROR line | is shown |
-//! | no instance runs without its NodeClaim for longer than a minute | is shown |
-//! | no NodePool has more nodes disrupted than its budget allows | is shown |
-//! | no finalizer is stuck | is shown |
-//! | no pod is deleted past its PodDisruptionBudget | is shown |
-//! | no request is refused by RBAC | is shown |
+//! | a NodeClaim has one instance at most | never |
+//! | no service panics, plans what the scheduler would refuse, or fails inside a handler | never |
+//! | no service ends by itself | never |
+//! | no other ERROR line | where it declares so |
+//! | no instance runs without its NodeClaim for longer than a minute | where it declares so |
+//! | no NodePool has more nodes disrupted than its budget allows | where it declares so |
+//! | no finalizer is stuck | where it declares so |
+//! | no pod is deleted past its PodDisruptionBudget | where it declares so |
+//! | no request is refused by RBAC | where it declares so |
 //!
-//! A test that provokes one of the text rules declares it with [`Test::expecting`](crate::Test::expecting).
+//! It declares so with [`Test::expecting`](crate::Test::expecting).
 
 mod audit;
 mod budgets;
@@ -29,7 +29,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use api::NodeClaim;
@@ -44,12 +44,12 @@ use crate::stack::Stack;
 
 /// Longer than the stack takes to forget a replica that it has stopped.
 const FORGOTTEN: Duration = Duration::from_secs(3);
+/// What a test provoked may be logged a little after its end, when its objects are gone but the services still run.
+const ECHO: Duration = Duration::from_secs(20);
 
 /// A rule that did not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Fails the run; the others are shown.
-    pub fails: bool,
     pub what: String,
     /// Tests that ran on the cluster.
     pub during: String,
@@ -73,6 +73,8 @@ impl Drop for Watcher {
 struct Seen {
     /// Tests that are running, with the texts that each expects.
     running: BTreeMap<&'static str, &'static [&'static str]>,
+    /// What tests expected that have ended, and when they did.
+    ended: Vec<(Instant, &'static [&'static str])>,
     /// How far each log was read, in bytes.
     read: BTreeMap<PathBuf, u64>,
     /// Instances whose launch was under way when their claim was deleted.
@@ -104,16 +106,19 @@ impl Watcher {
         let mut seen = self.locked();
         let found = claims.and_then(|claims| self.look(&mut seen, &claims, dead?));
         let running: Vec<&str> = seen.running.keys().copied().collect();
-        let expected: Vec<&str> = seen.running.values().copied().flatten().copied().collect();
         let during = running.join(", ");
-        seen.running.remove(test);
-        let mut found = found.unwrap_or_else(|error| {
-            vec![(false, format!("the invariants could not be looked at: {error:#}"))]
+        seen.ended.retain(|(ended, _)| ended.elapsed() < ECHO);
+        let ended = seen.ended.iter().map(|(_, expected)| *expected);
+        let expected: Vec<&str> = seen.running.values().copied().chain(ended).flatten().copied().collect();
+        if let Some(expected) = seen.running.remove(test) {
+            seen.ended.push((Instant::now(), expected));
+        }
+        let found = found.unwrap_or_else(|error| {
+            vec![Broken::excusable(format!("the invariants could not be looked at: {error:#}"))]
         });
-        // Two instances, a panic and an unsound plan are never expected.
-        found.retain(|(fails, what)| *fails || !expected.iter().any(|part| what.contains(part)));
-        found.retain(|(_, what)| seen.reported.insert(what.clone()));
-        found.into_iter().map(|(fails, what)| Violation { fails, what, during: during.clone() }).collect()
+        let mut found = unexpected(found, &expected);
+        found.retain(|what| seen.reported.insert(what.clone()));
+        found.into_iter().map(|what| Violation { what, during: during.clone() }).collect()
     }
 
     /// Replicas that ended by themselves. One that a test stops just now is forgotten by the stack a moment after its end.
@@ -142,8 +147,7 @@ impl Watcher {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What does not hold, and whether it fails the run.
-    fn look(&self, seen: &mut Seen, claims: &[Claim], dead: Vec<String>) -> Result<Vec<(bool, String)>> {
+    fn look(&self, seen: &mut Seen, claims: &[Claim], dead: Vec<String>) -> Result<Vec<Broken>> {
         let mut found = Vec::new();
         for service in runtime::Service::ALL {
             for file in logs_of(&self.stack.dir().join("log"), service.as_str())? {
@@ -154,19 +158,19 @@ impl Watcher {
         }
         let listed = aws::get(&self.stack, "/instances")?;
         let all: Vec<instances::Instance> = serde_json::from_value(listed["instances"].clone())?;
-        found.extend(instances::problems(&all).into_iter().map(fails));
-        found.extend(dead.into_iter().map(fails));
+        found.extend(instances::problems(&all).into_iter().map(Broken::inexcusable));
+        found.extend(dead.into_iter().map(Broken::inexcusable));
         let audit = unread(&self.stack.dir().join("log/audit.log"), &mut seen.read)?;
-        found.extend(audit.lines().filter_map(audit::problem).map(is_shown));
+        found.extend(audit.lines().filter_map(audit::problem).map(Broken::excusable));
         let now = Timestamp::now();
         let names: BTreeSet<&str> = claims.iter().map(|claim| claim.name.as_str()).collect();
         let orphans = instances::orphans(&all, &names, now.as_millisecond() as f64 / 1e3, &mut seen.excused);
-        found.extend(orphans.into_iter().map(is_shown));
+        found.extend(orphans.into_iter().map(Broken::excusable));
         let deleting: Vec<finalizers::Deleting> = claims.iter().filter_map(Claim::deleting).collect();
-        found.extend(finalizers::problems(&deleting, now).into_iter().map(is_shown));
+        found.extend(finalizers::problems(&deleting, now).into_iter().map(Broken::excusable));
         let over_budget =
             std::mem::take(&mut *self.over_budget.lock().unwrap_or_else(PoisonError::into_inner));
-        found.extend(over_budget.into_iter().map(is_shown));
+        found.extend(over_budget.into_iter().map(Broken::excusable));
         Ok(found)
     }
 }
@@ -182,12 +186,28 @@ impl Claim {
     }
 }
 
-fn fails(what: String) -> (bool, String) {
-    (true, what)
+/// A rule that does not hold, before it is asked whether a test provoked it.
+#[derive(Debug, PartialEq, Eq)]
+struct Broken {
+    what: String,
+    /// Whether a test may provoke it.
+    is_excusable: bool,
 }
 
-fn is_shown(what: String) -> (bool, String) {
-    (false, what)
+impl Broken {
+    fn excusable(what: String) -> Self {
+        Self { what, is_excusable: true }
+    }
+
+    fn inexcusable(what: String) -> Self {
+        Self { what, is_excusable: false }
+    }
+}
+
+/// What no test provoked.
+fn unexpected(found: Vec<Broken>, expected: &[&str]) -> Vec<String> {
+    let is_expected = |one: &Broken| one.is_excusable && expected.iter().any(|part| one.what.contains(part));
+    found.into_iter().filter(|one| !is_expected(one)).map(|one| one.what).collect()
 }
 
 /// The logs of a service's replicas, `<service>-<replica>.log`.
@@ -228,6 +248,14 @@ fn unread(file: &Path, read: &mut BTreeMap<PathBuf, u64>) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_an_excusable_violation_can_be_expected() {
+        let found = || vec![Broken::excusable("a late drain".into()), Broken::inexcusable("a panic".into())];
+        assert_eq!(unexpected(found(), &[]), ["a late drain", "a panic"]);
+        assert_eq!(unexpected(found(), &["late", "panic"]), ["a panic"]);
+        assert_eq!(unexpected(found(), &["early"]).len(), 2);
+    }
 
     #[test]
     fn only_complete_new_lines_are_read() {

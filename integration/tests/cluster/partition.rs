@@ -1,11 +1,10 @@
 //! The network swallows what a running service and the API server send each other, and closes nothing: the service notices that
 //! its watches have gone silent, says so, and acts again once new connections work. Connections of before never work again.
 
-mod black_hole;
-
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use integration::black_hole::BlackHole;
 use integration::workload::Workload;
 use integration::{Service, Stack, Test, eventually, test};
 use k8s_openapi::api::core::v1::Pod;
@@ -13,8 +12,6 @@ use kube::ResourceExt as _;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
-
-use black_hole::BlackHole;
 
 pub(crate) fn tests() -> Vec<Test> {
     vec![

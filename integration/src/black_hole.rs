@@ -9,14 +9,16 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 /// Ends when it is dropped, and every connection with it.
-pub(super) struct BlackHole {
-    pub(super) address: SocketAddr,
+pub struct BlackHole {
+    pub address: SocketAddr,
     state: watch::Sender<State>,
     _accepting: JoinSet<()>,
 }
 
 #[derive(Clone, Copy)]
 struct State {
+    /// Where new connections lead.
+    server: SocketAddr,
     /// How many connections were made so far; they are numbered in their order.
     connections: u64,
     /// The packets of this connection and of later ones pass.
@@ -25,35 +27,40 @@ struct State {
 
 impl BlackHole {
     /// In front of `server`, on a free port of its own.
-    pub(super) async fn new(server: SocketAddr) -> Result<Self> {
+    pub async fn new(server: SocketAddr) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("listen")?;
         let address = listener.local_addr()?;
-        let state = watch::Sender::new(State { connections: 0, first_passing: 0 });
+        let state = watch::Sender::new(State { server, connections: 0, first_passing: 0 });
         let mut accepting = JoinSet::new();
-        accepting.spawn(accept(listener, server, state.clone()));
+        accepting.spawn(accept(listener, state.clone()));
         Ok(Self { address, state, _accepting: accepting })
     }
 
+    /// New connections lead to `server`: that of before was started again at another address.
+    pub fn lead_to(&self, server: SocketAddr) {
+        self.state.send_modify(|state| state.server = server);
+    }
+
     /// From now on nothing passes, on connections that there are and on new ones.
-    pub(super) fn swallow(&self) {
+    pub fn swallow(&self) {
         self.state.send_modify(|state| state.first_passing = u64::MAX);
     }
 
     /// New connections work; those made before stay swallowed for ever.
-    pub(super) fn pass_new_connections(&self) {
+    pub fn pass_new_connections(&self) {
         self.state.send_modify(|state| state.first_passing = state.connections);
     }
 
     /// How many connections were made so far.
-    pub(super) fn connections(&self) -> u64 {
+    pub fn connections(&self) -> u64 {
         self.state.borrow().connections
     }
 }
 
-async fn accept(listener: TcpListener, server: SocketAddr, state: watch::Sender<State>) {
+async fn accept(listener: TcpListener, state: watch::Sender<State>) {
     let mut connections = JoinSet::new();
     while let Ok((client, _)) = listener.accept().await {
-        let number = state.borrow().connections;
+        let State { server, connections: number, .. } = *state.borrow();
         state.send_modify(|state| state.connections += 1);
         connections.spawn(forward(client, server, number, state.subscribe()));
         while connections.try_join_next().is_some() {}
