@@ -9,8 +9,8 @@ use api::conditions::{self, Condition, ConditionStatus};
 use jiff::Timestamp;
 use model::duration::{GoDuration, NillableDuration};
 use model::labels;
+use runtime::watch::Versioned;
 
-use super::revision;
 use crate::command_annotation::CommandAnnotation;
 
 pub(crate) const CONSOLIDATABLE: &str = "Consolidatable";
@@ -156,8 +156,14 @@ impl Claim {
         let found = conditions::find(&self.conditions, DISRUPTION_REASON)?;
         (found.status == ConditionStatus::True).then_some(found.reason.as_str())
     }
+}
 
-    pub(super) fn is_newer_than(&self, other: &Self) -> bool {
-        self.uid == other.uid && revision(&self.resource_version) > revision(&other.resource_version)
+impl Versioned for Claim {
+    fn uid(&self) -> &str {
+        &self.uid
+    }
+
+    fn resource_version(&self) -> &str {
+        &self.resource_version
     }
 }

@@ -17,7 +17,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use policy::candidate::{Pdbs, Resident};
 use policy::drain::pdb::Pdb;
-use runtime::watch::{Change, Streamed};
+use runtime::watch::{Change, Streamed, Versioned as _};
 
 pub(crate) use claim::{CONSOLIDATABLE, Claim, DISRUPTION_REASON, DRIFTED};
 pub(crate) use node::{NodeState, is_disrupted};
@@ -210,11 +210,9 @@ impl ClusterState {
     fn node_change(&mut self, change: Change<Node>, touched: &mut Touched) {
         match change {
             Change::Applied(node) => {
-                let Some(state) = NodeState::of(&node) else { return };
-                if self.nodes.get(&state.name).is_some_and(|old| old.is_newer_than(&state)) {
-                    return;
+                if let Some(state) = NodeState::of(&node) {
+                    self.put_node(state, touched);
                 }
-                self.put_node(state, touched);
             }
             Change::Deleted(node) => {
                 if let Some(name) = node.metadata.name.as_deref() {
@@ -236,6 +234,9 @@ impl ClusterState {
 
     fn put_node(&mut self, state: NodeState, touched: &mut Touched) {
         let old = self.nodes.get(&state.name);
+        if old.is_some_and(|old| old.is_newer_than(&state)) {
+            return;
+        }
         // Heartbeats change nothing but the version.
         let same = old.is_some_and(|old| {
             **old == NodeState { resource_version: old.resource_version.clone(), ..state.clone() }
@@ -271,11 +272,9 @@ impl ClusterState {
     fn claim_change(&mut self, change: Change<NodeClaim>, touched: &mut Touched) {
         match change {
             Change::Applied(claim) => {
-                let Some(state) = Claim::of(&claim) else { return };
-                if self.claims.get(&state.name).is_some_and(|old| old.is_newer_than(&state)) {
-                    return;
+                if let Some(state) = Claim::of(&claim) {
+                    self.put_claim(state, touched);
                 }
-                self.put_claim(state, touched);
             }
             Change::Deleted(claim) => {
                 if let Some(name) = claim.metadata.name.as_deref() {
@@ -296,7 +295,11 @@ impl ClusterState {
     }
 
     fn put_claim(&mut self, state: Claim, touched: &mut Touched) {
-        let old = self.claims.get(&state.name).and_then(|old| old.provider_id.clone());
+        let old = self.claims.get(&state.name);
+        if old.is_some_and(|old| old.is_newer_than(&state)) {
+            return;
+        }
+        let old = old.and_then(|old| old.provider_id.clone());
         if old != state.provider_id {
             remove_from(&mut self.claims_by_provider, old.as_ref(), &state.name);
             if let Some(id) = &state.provider_id {
@@ -446,6 +449,9 @@ impl ClusterState {
             Change::Applied(pool) => {
                 let name = name(&pool);
                 let old = self.pools.get(&name);
+                if old.is_some_and(|old| old.is_newer_than(&pool)) {
+                    return;
+                }
                 // Its status is counted anew every few seconds.
                 let same = old.is_some_and(|old| {
                     old.metadata.generation == pool.metadata.generation
@@ -465,6 +471,11 @@ impl ClusterState {
                 self.touch_claims(touched, |claim| claim.pool == name);
             }
             Change::Reset(all) => {
+                let newest = |listed: Arc<NodePool>| {
+                    let known = self.pools.get(&name(&listed)).filter(|known| known.is_newer_than(&listed));
+                    known.map_or(listed, Arc::clone)
+                };
+                let all: Vec<Arc<NodePool>> = all.into_iter().map(newest).collect();
                 self.pool_facts = all.iter().map(|pool| (name(pool), PoolFacts::of(pool))).collect();
                 self.pools = all.into_iter().map(|pool| (name(&pool), pool)).collect();
                 self.touch_claims(touched, |_| true);
@@ -510,9 +521,4 @@ fn remove_from<T: Ord>(index: &mut HashMap<Arc<str>, BTreeSet<T>>, key: Option<&
             index.remove(key);
         }
     }
-}
-
-/// Versions of one object can be ordered since Kubernetes 1.35; one that is no number is never the newer.
-fn revision(resource_version: &str) -> u64 {
-    resource_version.parse().unwrap_or(0)
 }

@@ -6,8 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Taint};
 use model::labels;
 use model::quantity::Quantity;
-
-use super::revision;
+use runtime::watch::Versioned;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NodeState {
@@ -107,9 +106,14 @@ impl NodeState {
             ),
         })
     }
+}
 
-    /// The answer to a write may overtake the watch: the older of two versions of one object must not win.
-    pub(super) fn is_newer_than(&self, other: &Self) -> bool {
-        self.uid == other.uid && revision(&self.resource_version) > revision(&other.resource_version)
+impl Versioned for NodeState {
+    fn uid(&self) -> &str {
+        &self.uid
+    }
+
+    fn resource_version(&self) -> &str {
+        &self.resource_version
     }
 }

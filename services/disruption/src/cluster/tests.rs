@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::NodeClaim;
+use api::{NodeClaim, NodePool};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use model::labels;
@@ -95,6 +95,46 @@ fn the_answer_to_a_write_is_not_undone_by_an_older_event() {
     applied(&mut cluster, tainted);
     applied(&mut cluster, node("n", "i-1", 5));
     assert!(cluster.node("n").unwrap().tainted);
+}
+
+#[test]
+fn the_answers_to_writes_are_not_undone_by_a_list_that_was_made_before_them() {
+    let mut cluster = ClusterState::default();
+    let mut tainted = node("n", "i-1", 7);
+    tainted.spec.as_mut().unwrap().taints = Some(
+        serde_json::from_value(json!([{"key": labels::DISRUPTED_TAINT, "effect": "NoSchedule"}])).unwrap(),
+    );
+    let note =
+        json!({"id": "c1", "method": "drift", "removes": 1, "needs": 0, "proposed": "2026-01-01T00:00:00Z"});
+    let mut noted = claim("c", "i-1", json!({labels::COMMAND: note.to_string()}));
+    noted.metadata.resource_version = Some("10".to_owned());
+    applied(&mut cluster, tainted);
+    applied(&mut cluster, noted);
+    applied(&mut cluster, pool("11", "24h"));
+    learn(&mut cluster, Change::Reset(vec![Arc::new(node("n", "i-1", 6)), Arc::new(node("m", "i-2", 5))]));
+    learn(&mut cluster, Change::Reset(vec![Arc::new(claim("c", "i-1", json!({})))]));
+    learn(&mut cluster, Change::Reset(vec![Arc::new(pool("9", "1h"))]));
+    assert!(cluster.node("n").unwrap().tainted, "a list that says otherwise is the older");
+    assert!(cluster.node("m").is_some());
+    assert!(cluster.claims_of("c1").any(|claim| claim.note.is_some()));
+    let version = || cluster.pool("general").unwrap().metadata.resource_version.clone();
+    assert_eq!(version().as_deref(), Some("11"));
+
+    learn(&mut cluster, Change::Reset(vec![Arc::new(node("n", "i-1", 8))]));
+    assert!(!cluster.node("n").unwrap().tainted, "somebody took it off since");
+    learn(&mut cluster, Change::<NodeClaim>::Reset(Vec::new()));
+    assert!(cluster.claim("c").is_none(), "what is gone is gone");
+}
+
+fn pool(version: &str, after: &str) -> NodePool {
+    serde_json::from_value(json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodePool",
+        "metadata": {"name": "general", "uid": "uid-p", "resourceVersion": version},
+        "spec": {"template": {"spec": {"requirements": [],
+            "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}}},
+            "disruption": {"consolidateAfter": after}},
+    }))
+    .unwrap()
 }
 
 #[test]

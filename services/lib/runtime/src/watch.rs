@@ -7,6 +7,7 @@
 //! backoff; the index keeps what it had.
 
 mod parser;
+mod version;
 
 use std::{fmt::Debug, future::Future, sync::Arc, time::Duration};
 
@@ -24,6 +25,8 @@ use tracing::{debug, info, warn};
 
 use crate::{Check, Metrics, log_format::chain, metrics::Kind};
 use parser::Parser;
+
+pub use version::Versioned;
 
 /// Never longer than this between two tries: an API server that comes back is noticed within seconds.
 const SLOWEST: Duration = Duration::from_secs(3);

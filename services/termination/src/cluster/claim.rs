@@ -10,6 +10,7 @@ use model::duration::GoDuration;
 use model::labels;
 use policy::drain::Deadline;
 use policy::drain::node::{Drained, Volumes};
+use runtime::watch::Versioned;
 
 use super::joined::Identity;
 
@@ -136,17 +137,19 @@ impl Claim {
     }
 }
 
-impl Identity for Claim {
-    fn name(&self) -> &Arc<str> {
-        &self.name
-    }
-
+impl Versioned for Claim {
     fn uid(&self) -> &str {
         &self.uid
     }
 
     fn resource_version(&self) -> &str {
         &self.resource_version
+    }
+}
+
+impl Identity for Claim {
+    fn name(&self) -> &Arc<str> {
+        &self.name
     }
 
     fn provider_id(&self) -> Option<&Arc<str>> {

@@ -3,24 +3,12 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use runtime::watch::Change;
+use runtime::watch::{Change, Versioned};
 
 /// What [`Joined`] needs to know of an object.
-pub(super) trait Identity {
+pub(super) trait Identity: Versioned {
     fn name(&self) -> &Arc<str>;
-    fn uid(&self) -> &str;
-    fn resource_version(&self) -> &str;
     fn provider_id(&self) -> Option<&Arc<str>>;
-
-    /// The answer to a write may overtake the watch: the older of two versions of one object must not win.
-    fn is_newer_than(&self, other: &Self) -> bool {
-        self.uid() == other.uid() && revision(self.resource_version()) > revision(other.resource_version())
-    }
-}
-
-/// Versions of one object can be ordered since Kubernetes 1.35; one that is no number is never the newer.
-fn revision(resource_version: &str) -> u64 {
-    resource_version.parse().unwrap_or(0)
 }
 
 /// An object that came, went or changed, and a provider id whose holders are concerned.

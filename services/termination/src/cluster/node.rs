@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Taint};
 use model::labels;
+use runtime::watch::Versioned;
 
 use super::joined::Identity;
 
@@ -97,17 +98,19 @@ impl NodeState {
     }
 }
 
-impl Identity for NodeState {
-    fn name(&self) -> &Arc<str> {
-        &self.name
-    }
-
+impl Versioned for NodeState {
     fn uid(&self) -> &str {
         &self.uid
     }
 
     fn resource_version(&self) -> &str {
         &self.resource_version
+    }
+}
+
+impl Identity for NodeState {
+    fn name(&self) -> &Arc<str> {
+        &self.name
     }
 
     fn provider_id(&self) -> Option<&Arc<str>> {

@@ -62,6 +62,9 @@ fn an_older_version_never_replaces_a_newer_one_but_a_namesake_does() {
     touched(&mut cluster, Fact::Node(Change::Applied(node("n", "10", "aws:///a/i-1", tainted))));
     touched(&mut cluster, Fact::Node(Change::Applied(node("n", "9", "aws:///a/i-1", json!({})))));
     assert_eq!(cluster.node("n").unwrap().taints.len(), 1, "the watch lagged behind the answer to our write");
+    let listed = vec![node("n", "9", "aws:///a/i-1", json!({}))];
+    touched(&mut cluster, Fact::Node(Change::Reset(listed)));
+    assert_eq!(cluster.node("n").unwrap().taints.len(), 1, "and so did a full list");
     let other = json!({"metadata": {"name": "n", "uid": "another", "resourceVersion": "3"}});
     touched(&mut cluster, Fact::Node(Change::Applied(node("n", "3", "aws:///a/i-2", other))));
     assert_eq!(&*cluster.node("n").unwrap().uid, "another");
