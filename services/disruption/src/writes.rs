@@ -2,6 +2,8 @@
 //! conditional (uid or resourceVersion) and may be repeated: none can hit a namesake or undo somebody else's change. Where
 //! another writer was faster, the object is read again and the change made anew.
 
+use std::sync::Arc;
+
 use api::conditions::{Condition, ConditionSet, Finding};
 use api::{NodeClaim, NodePool};
 use jiff::Timestamp;
@@ -10,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions, VersionMatch};
 use kube::{Api, Client, Resource};
 use model::labels;
-use runtime::writes::timely;
+use runtime::flow::Flow;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -21,6 +23,8 @@ pub(crate) use runtime::writes::Error;
 const FIELD_MANAGER: &str = "karpenter-disruption";
 /// More than once or twice means that something writes in a loop; the caller comes again later.
 const MOST_CONFLICTS: usize = 6;
+/// Calls on their way; fewer while the API server is slow.
+const MOST_AT_ONCE: usize = 100;
 
 /// A change of one condition; `None` takes it off.
 pub(crate) type Mark = (&'static str, Option<Finding>);
@@ -28,6 +32,7 @@ pub(crate) type Mark = (&'static str, Option<Finding>);
 #[derive(Clone)]
 pub(crate) struct Writes {
     client: Client,
+    flow: Arc<Flow>,
 }
 
 /// Name and uid of an object: what a write is for.
@@ -39,7 +44,7 @@ pub(crate) struct Target<'a> {
 
 impl Writes {
     pub(crate) fn new(client: Client) -> Self {
-        Self { client }
+        Self { client, flow: Arc::new(Flow::new(MOST_AT_ONCE)) }
     }
 
     fn claims(&self) -> Api<NodeClaim> {
@@ -52,7 +57,7 @@ impl Writes {
 
     /// Puts the disrupted taint on the node, or takes it off. A node that is being deleted keeps what it has.
     pub(crate) async fn taint(&self, node: Target<'_>, on: bool) -> Result<Node, Error> {
-        edit(&self.nodes(), node, Part::Object, |current: &Node| {
+        self.edit(&self.nodes(), node, Part::Object, |current: &Node| {
             let taints = current.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
             let is_on = taints.iter().any(is_disrupted);
             if is_on == on || (!on && current.metadata.deletion_timestamp.is_some()) {
@@ -77,7 +82,7 @@ impl Writes {
         claim: Target<'_>,
         annotations: &[(&str, Option<&str>)],
     ) -> Result<NodeClaim, Error> {
-        edit(&self.claims(), claim, Part::Object, |current: &NodeClaim| {
+        self.edit(&self.claims(), claim, Part::Object, |current: &NodeClaim| {
             let now = current.metadata.annotations.as_ref();
             let differs = |(key, value): &&(&str, Option<&str>)| {
                 now.and_then(|all| all.get(*key)).map(String::as_str) != *value
@@ -102,7 +107,7 @@ impl Writes {
         pod_event: Option<Timestamp>,
         now: Timestamp,
     ) -> Result<NodeClaim, Error> {
-        edit(&self.claims(), claim, Part::Status, |current: &NodeClaim| {
+        self.edit(&self.claims(), claim, Part::Status, |current: &NodeClaim| {
             let status = current.status.as_ref();
             let mut conditions = status.and_then(|status| status.conditions.clone()).unwrap_or_default();
             let mut wanted = serde_json::Map::new();
@@ -128,7 +133,7 @@ impl Writes {
         now: Timestamp,
     ) -> Result<NodePool, Error> {
         let pools: Api<NodePool> = Api::all(self.client.clone());
-        edit(&pools, pool, Part::Status, |current: &NodePool| {
+        self.edit(&pools, pool, Part::Status, |current: &NodePool| {
             let status = current.status.as_ref();
             let mut conditions = status.and_then(|status| status.conditions.clone()).unwrap_or_default();
             apply(ConditionSet::NODE_POOL, &mut conditions, &current.metadata, marks, now)
@@ -154,7 +159,7 @@ impl Writes {
         command: &str,
     ) -> Result<Option<NodeClaim>, Error> {
         for _ in 0..MOST_CONFLICTS {
-            let current = match timely(self.claims().get(claim.name)).await {
+            let current = match self.flow.timely(self.claims().get(claim.name)).await {
                 Err(Error::Gone) => return Ok(None),
                 other => other?,
             };
@@ -177,33 +182,79 @@ impl Writes {
     async fn delete(&self, claim: Target<'_>, version: Option<String>) -> Result<Option<NodeClaim>, Error> {
         let preconditions = Preconditions { uid: Some(claim.uid.to_owned()), resource_version: version };
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        match timely(self.claims().delete(claim.name, &params)).await {
+        match self.flow.timely(self.claims().delete(claim.name, &params)).await {
             Ok(answer) => Ok(answer.left()),
             Err(Error::Gone) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// All claims as the API server has them now: the former leader may have written on them what no watch has shown yet.
-    pub(crate) async fn all_claims(&self) -> Result<Vec<NodeClaim>, Error> {
-        Ok(timely(self.claims().list(&ListParams::default())).await?.items)
+    /// Reads, lets `change` say what to patch (nothing: done), and patches that very version.
+    async fn edit<K>(
+        &self,
+        api: &Api<K>,
+        target: Target<'_>,
+        part: Part,
+        change: impl Fn(&K) -> Option<Value>,
+    ) -> Result<K, Error>
+    where
+        K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
+    {
+        for _ in 0..MOST_CONFLICTS {
+            let current = self.flow.timely(api.get(target.name)).await?;
+            if current.meta().uid.as_deref() != Some(target.uid) {
+                return Err(Error::Gone);
+            }
+            let Some(mut patch) = change(&current) else { return Ok(current) };
+            patch["metadata"]["resourceVersion"] = json!(current.meta().resource_version);
+            let params =
+                PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+            let patch = Patch::Merge(patch);
+            let answer = match part {
+                Part::Object => self.flow.timely(api.patch(target.name, &params, &patch)).await,
+                Part::Status => self.flow.timely(api.patch_status(target.name, &params, &patch)).await,
+            };
+            match answer {
+                Err(Error::Conflict) => {}
+                other => return other,
+            }
+        }
+        Err(Error::Conflict)
     }
 
-    /// The pods of a node as the API server has them, at `version` or later. Such a list comes from the server's watch cache on
-    /// every version of Kubernetes; where the cache is behind, or versions of pods and nodes cannot be compared (another etcd),
-    /// the newest list is read, which older servers make from all pods. A server that does not answer is not asked for that.
-    pub(crate) async fn pods_on(&self, node: &str, version: Option<u64>) -> Result<Vec<Pod>, Error> {
-        let pods: Api<Pod> = Api::all(self.client.clone());
+    /// All claims as the API server has them now: the former leader may have written on them what no watch has shown yet.
+    pub(crate) async fn all_claims(&self) -> Result<Vec<NodeClaim>, Error> {
+        Ok(self.flow.timely(self.claims().list(&ListParams::default())).await?.items)
+    }
+
+    /// The pods of a node as the API server has them, at `version` or later, and when they were asked for. Such a list comes from the
+    /// server's watch cache on every version of Kubernetes; where the cache is behind, or versions of pods and nodes cannot be
+    /// compared (another etcd), the newest list is read, which older servers make from all pods. A server that does not answer is
+    /// not asked for that.
+    pub(crate) async fn pods_on(
+        &self,
+        node: &str,
+        version: Option<u64>,
+    ) -> Result<(Timestamp, Vec<Pod>), Error> {
         let newest = ListParams::default().fields(&format!("spec.nodeName={node}"));
         if let Some(version) = version {
             let params = newest.clone().at(&version.to_string()).matching(VersionMatch::NotOlderThan);
-            match timely(pods.list(&params)).await {
-                Ok(list) => return Ok(list.items),
-                Err(error) if !is_about_the_version(&error) => return Err(error),
-                Err(_) => {}
+            match self.pods(&params).await {
+                Err(error) if is_about_the_version(&error) => {}
+                answer => return answer,
             }
         }
-        Ok(timely(pods.list(&newest)).await?.items)
+        self.pods(&newest).await
+    }
+
+    /// Waiting for a turn makes what is read no older.
+    async fn pods(&self, params: &ListParams) -> Result<(Timestamp, Vec<Pod>), Error> {
+        let pods: Api<Pod> = Api::all(self.client.clone());
+        let list = async {
+            let at = Timestamp::now();
+            Ok((at, pods.list(params).await?.items))
+        };
+        self.flow.timely(list).await
     }
 }
 
@@ -255,37 +306,6 @@ pub(crate) fn rfc3339(at: Timestamp) -> String {
 enum Part {
     Object,
     Status,
-}
-
-/// Reads, lets `change` say what to patch (nothing: done), and patches that very version.
-async fn edit<K>(
-    api: &Api<K>,
-    target: Target<'_>,
-    part: Part,
-    change: impl Fn(&K) -> Option<Value>,
-) -> Result<K, Error>
-where
-    K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
-{
-    for _ in 0..MOST_CONFLICTS {
-        let current = timely(api.get(target.name)).await?;
-        if current.meta().uid.as_deref() != Some(target.uid) {
-            return Err(Error::Gone);
-        }
-        let Some(mut patch) = change(&current) else { return Ok(current) };
-        patch["metadata"]["resourceVersion"] = json!(current.meta().resource_version);
-        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        let patch = Patch::Merge(patch);
-        let answer = match part {
-            Part::Object => timely(api.patch(target.name, &params, &patch)).await,
-            Part::Status => timely(api.patch_status(target.name, &params, &patch)).await,
-        };
-        match answer {
-            Err(Error::Conflict) => {}
-            other => return other,
-        }
-    }
-    Err(Error::Conflict)
 }
 
 #[cfg(test)]

@@ -7,13 +7,12 @@
 //! instances  what EC2 says about instances that are to end; asks in batches, insists until they are gone
 //! garbage    instances without claim, claims without instance
 //! shifts     zones that EC2 is not believed about, with settings.enableZonalShift
-//! writes     every write to the Kubernetes API, flow: how many at once;  grpc, events, metrics: what others see of it
+//! writes     every write to the Kubernetes API;  grpc, events, metrics: what others see of it
 //! ```
 
 mod cluster;
 mod config;
 mod events;
-mod flow;
 mod garbage;
 mod grpc;
 mod instances;

@@ -12,14 +12,14 @@ use kube::{Api, Client, Resource};
 use model::labels;
 use policy::drain;
 use policy::drain::node::Mark;
-use runtime::writes::{CALL_TIMEOUT, timely};
+use runtime::flow::Flow;
+use runtime::writes::CALL_TIMEOUT;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::cluster::{
     Claim, DRAINED, EXCLUDE_LABEL, EXCLUDE_VALUE, INSTANCE_TERMINATING, NodeState, VOLUMES_DETACHED,
 };
-use crate::flow::Flow;
 
 pub(crate) use runtime::writes::Error;
 
@@ -77,22 +77,14 @@ impl Writes {
         K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
     {
         let (params, patch) = (params(), Patch::Merge(patch));
-        self.in_turn(api.patch(name, &params, &patch)).await
+        self.flow.timely(api.patch(name, &params, &patch)).await
     }
 
     async fn deleted<K>(&self, api: Api<K>, name: &str, params: DeleteParams) -> Result<Option<K>, Error>
     where
         K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
     {
-        settled(self.in_turn(api.delete(name, &params)).await.map(|answer| answer.left()))
-    }
-
-    async fn in_turn<T>(&self, call: impl Future<Output = Result<T, kube::Error>>) -> Result<T, Error> {
-        self.flow.pass(timely(call), |answer| answer.as_ref().is_err_and(is_overload)).await
-    }
-
-    async fn urgently<T>(&self, call: impl Future<Output = Result<T, kube::Error>>) -> Result<T, Error> {
-        self.urgent.pass(timely(call), |answer| answer.as_ref().is_err_and(is_overload)).await
+        settled(self.flow.timely(api.delete(name, &params)).await.map(|answer| answer.left()))
     }
 
     /// Its kubelet and others write to the node all the time: after a conflict it is read and tried again at once, so that no pod
@@ -108,11 +100,11 @@ impl Writes {
                 },
                 "spec": {"taints": current.with_disrupted_taint()},
             }));
-            match self.urgently(nodes.patch(&node.name, &params(), &patch)).await {
+            match self.urgent.timely(nodes.patch(&node.name, &params(), &patch)).await {
                 Err(Error::Conflict) => {}
                 other => return other,
             }
-            let found = self.urgently(nodes.get(&node.name)).await?;
+            let found = self.urgent.timely(nodes.get(&node.name)).await?;
             let same = NodeState::of(&found).filter(|found| found.uid == node.uid);
             reread = Some(same.ok_or(Error::Gone)?);
         }
@@ -122,7 +114,7 @@ impl Writes {
     /// The node as it is now that it is being deleted; `None`: it is gone.
     pub(crate) async fn delete_node(&self, name: &str, uid: &str) -> Result<Option<Node>, Error> {
         let (nodes, params): (Api<Node>, _) = (Api::all(self.client.clone()), by_uid(uid));
-        settled(self.urgently(nodes.delete(name, &params)).await.map(|answer| answer.left()))
+        settled(self.urgent.timely(nodes.delete(name, &params)).await.map(|answer| answer.left()))
     }
 
     pub(crate) async fn release_node(&self, node: &NodeState) -> Result<Node, Error> {
@@ -176,14 +168,15 @@ impl Writes {
         });
         let claims: Api<NodeClaim> = Api::all(self.client.clone());
         let (params, patch) = (params(), Patch::Merge(patch));
-        self.in_turn(claims.patch_status(&claim.name, &params, &patch)).await
+        self.flow.timely(claims.patch_status(&claim.name, &params, &patch)).await
     }
 
     pub(crate) async fn evict(&self, pod: &drain::Pod) -> Evicted {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
         let params = EvictParams { delete_options: Some(by_uid(&pod.uid)), ..EvictParams::default() };
         // A refusal by a budget comes with the same code as "too many requests" and says nothing about the API server.
-        let call = tokio::time::timeout(CALL_TIMEOUT, pods.evict(&pod.name, &params));
+        // The time for an answer begins with the eviction's turn.
+        let call = async { tokio::time::timeout(CALL_TIMEOUT, pods.evict(&pod.name, &params)).await };
         let answer =
             self.flow.pass(call, |answer| !matches!(answer, Ok(Ok(_) | Err(kube::Error::Api(_))))).await;
         match answer {
@@ -255,14 +248,4 @@ fn params() -> PatchParams {
 fn by_uid(uid: &str) -> DeleteParams {
     let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
     DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() }
-}
-
-/// No answer, or one that asks for less.
-fn is_overload(error: &Error) -> bool {
-    match error {
-        Error::Conflict | Error::Gone => false,
-        Error::Timeout => true,
-        Error::Api(kube::Error::Api(status)) => matches!(status.code, 429 | 500..=599),
-        Error::Api(_) => true,
-    }
 }

@@ -161,11 +161,10 @@ impl Disruptions {
     }
 }
 
-/// What a look at the pods of one claim's node read, and when it began.
+/// What a look at the pods of one claim's node read, and when it was asked for.
 struct Live {
     claim: Arc<str>,
-    at: Timestamp,
-    pods: Result<Vec<Pod>, Error>,
+    pods: Result<(Timestamp, Vec<Pod>), Error>,
 }
 
 /// The end of a child task.

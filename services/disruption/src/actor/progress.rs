@@ -150,9 +150,8 @@ impl Actor {
             let reads = futures::stream::iter(members).map(|(member, version)| {
                 let writes = writes.clone();
                 async move {
-                    let at = Timestamp::now();
                     let pods = writes.pods_on(&member.node, version).await;
-                    Live { claim: Arc::clone(&member.claim), at, pods }
+                    Live { claim: Arc::clone(&member.claim), pods }
                 }
             });
             Done::Read { id, pods: reads.buffer_unordered(READS_AT_ONCE).collect().await }
@@ -164,9 +163,9 @@ impl Actor {
         let pdbs = self.cluster.pdbs();
         let mut found = Vec::new();
         let mut failed = Vec::new();
-        for Live { claim, at, pods } in pods {
-            let pods = match pods {
-                Ok(pods) => pods,
+        for Live { claim, pods } in pods {
+            let (at, pods) = match pods {
+                Ok(read) => read,
                 Err(error) => {
                     failed.push((claim, error));
                     continue;

@@ -6,7 +6,7 @@ fn pods() -> (u16, Value) {
 }
 
 /// Reads pods from a server that answers `versioned` where a version is asked for; also how often it was asked.
-async fn read(versioned: (u16, Value)) -> (Result<Vec<Pod>, Error>, usize) {
+async fn read(versioned: (u16, Value)) -> (Result<(Timestamp, Vec<Pod>), Error>, usize) {
     let (client, log) = api_server(move |asked: &Asked| match asked.target.contains("resourceVersion=") {
         true => versioned.clone(),
         false => pods(),

@@ -81,6 +81,7 @@ mod api_path;
 pub mod config;
 mod config_values;
 pub mod events;
+pub mod flow;
 pub mod grpc;
 mod kube_calls;
 pub mod kube_client;

@@ -20,6 +20,18 @@ pub enum Error {
     Api(kube::Error),
 }
 
+impl Error {
+    /// No answer, or one that asks for less.
+    pub fn is_overload(&self) -> bool {
+        match self {
+            Self::Conflict | Self::Gone => false,
+            Self::Timeout => true,
+            Self::Api(kube::Error::Api(status)) => matches!(status.code, 429 | 500..=599),
+            Self::Api(_) => true,
+        }
+    }
+}
+
 impl From<kube::Error> for Error {
     fn from(error: kube::Error) -> Self {
         match &error {

@@ -1,12 +1,15 @@
 //! How many writes are on their way to the API server at once. As many as it answers quickly: one more after each full round of
 //! quick answers, half as many after a slow or missing one. Without that, a thousand nodes that leave at once make every
-//! write of a busy API server late, each late one is repeated, and nothing gets done.
+//! write of a busy API server late, each late one is repeated, and nothing gets done. What waits for its turn here is not late: the
+//! time for an answer begins when the call goes out.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
+
+use crate::writes::{Error, timely};
 
 const FIRST: usize = 32;
 const FEWEST: usize = 4;
@@ -46,7 +49,7 @@ impl Window {
     }
 }
 
-pub(crate) struct Flow {
+pub struct Flow {
     permits: Semaphore,
     state: Mutex<State>,
 }
@@ -58,18 +61,21 @@ struct State {
 }
 
 impl Flow {
-    pub(crate) fn new(most: usize) -> Self {
+    /// `most`: of calls that are on their way at once.
+    pub fn new(most: usize) -> Self {
         let window = Window::new(most);
         let existing = window.size;
         Self { permits: Semaphore::new(existing), state: Mutex::new(State { window, existing }) }
     }
 
-    /// Does `call` when its turn comes; `overloaded` tells which outcomes mean that the API server has too much to do.
-    pub(crate) async fn pass<T>(
-        &self,
-        call: impl Future<Output = T>,
-        overloaded: impl FnOnce(&T) -> bool,
-    ) -> T {
+    /// Makes `call` when its turn comes, and waits for the answer as long as that makes sense.
+    pub async fn timely<T>(&self, call: impl Future<Output = Result<T, kube::Error>>) -> Result<T, Error> {
+        self.pass(timely(call), |answer| answer.as_ref().is_err_and(Error::is_overload)).await
+    }
+
+    /// Does `call` when its turn comes; `overloaded` tells which outcomes mean that the API server has too much to do. A limit of
+    /// time belongs into `call`, where it does not count before.
+    pub async fn pass<T>(&self, call: impl Future<Output = T>, overloaded: impl FnOnce(&T) -> bool) -> T {
         let permit = self.permits.acquire().await.ok();
         let began = Instant::now();
         let answer = call.await;
@@ -101,6 +107,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+    use crate::writes::CALL_TIMEOUT;
 
     const QUICK: Duration = Duration::from_millis(5);
 
@@ -121,6 +128,21 @@ mod tests {
         assert_eq!(window.size, FEWEST);
         (0..100_000).for_each(|_| window.answered(false, QUICK, now));
         assert_eq!(window.size, 100, "and all the way up again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waiting_for_a_turn_is_no_time_out_and_an_answer_that_never_comes_is_one() {
+        let flow = Flow::new(FEWEST);
+        let began = Instant::now();
+        let slow = || async {
+            tokio::time::sleep(Duration::from_secs(4)).await;
+            Ok(())
+        };
+        let all = futures::future::join_all((0..40).map(|_| flow.timely(slow()))).await;
+        assert!(began.elapsed() > 3 * CALL_TIMEOUT, "most waited longer than a call may take");
+        assert!(all.iter().all(Result::is_ok), "{all:?}");
+        let never = flow.timely(std::future::pending::<Result<(), kube::Error>>()).await;
+        assert!(matches!(never, Err(Error::Timeout)), "{never:?}");
     }
 
     #[tokio::test(start_paused = true)]
