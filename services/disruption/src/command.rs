@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use model::price::MicroDollars;
 use policy::candidate::Blocked;
 use policy::churn::Realised;
+pub(crate) use policy::command::Stage;
 use policy::command::{Memory, Words};
 use policy::{Method, Reason};
 use proto::types::v1 as types;
@@ -29,6 +30,38 @@ const LONGEST_UNSETTLED: SignedDuration = SignedDuration::from_secs(20);
 /// Before something that failed this many times in a row is tried again: a second, doubled each time.
 pub(crate) fn pause(failures: u32) -> SignedDuration {
     SignedDuration::from_secs(1 << failures.saturating_sub(1).min(7)).min(LONGEST_PAUSE)
+}
+
+/// Whether a command wants a write for what it is about to do, or to take back what it did: failures of the one say nothing about the
+/// other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Direction {
+    Forward,
+    Back,
+}
+
+/// What a write of a command is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Note, taint or reason.
+    Trace,
+    /// The deletion of a member.
+    Removal,
+    /// Everything off a member.
+    Undo,
+    /// Everything off a member without which the command goes on.
+    Release,
+    /// The deletion of a replacement.
+    Drop,
+}
+
+impl Purpose {
+    pub(crate) const fn direction(self) -> Direction {
+        match self {
+            Self::Trace | Self::Removal => Direction::Forward,
+            Self::Undo | Self::Release | Self::Drop => Direction::Back,
+        }
+    }
 }
 
 /// Failures in a row about one claim or its node.
@@ -65,25 +98,6 @@ pub(crate) struct Proposal {
     pub(crate) payback: SignedDuration,
 }
 
-/// How far a command is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
-    /// Waits for its second look, or is being looked at: nothing was written yet.
-    Proposed,
-    /// Notes, taints and reasons are being written.
-    Taking,
-    /// Until the scheduler has seen the taints, and the pods were read.
-    Settling,
-    /// Replacements are being ordered.
-    Ordering,
-    /// For replacements to be initialised.
-    Waiting,
-    Removing,
-    RollingBack,
-    Done,
-    RolledBack,
-}
-
 /// What the last reading of a member's pods found.
 #[derive(Clone, Debug)]
 pub(crate) struct Looked {
@@ -105,17 +119,24 @@ pub(crate) struct Command {
     pub(crate) memory: Memory,
     /// NodeClaims that were ordered: name to uid.
     pub(crate) ordered: BTreeMap<Arc<str>, Arc<str>>,
-    /// Of these, those that the watch has shown: one that is missing then is gone.
+    /// NodeClaims made for it that the watch has shown: one that is missing then is gone, and one that comes after the end comes late.
     pub(crate) shown: BTreeSet<Arc<str>>,
     /// What reading the pods found, by claim.
     pub(crate) found: BTreeMap<Arc<str>, Looked>,
     /// Writes and reads that failed, by claim.
-    pub(crate) failures: BTreeMap<Arc<str>, Failures>,
+    pub(crate) failures: BTreeMap<(Direction, Arc<str>), Failures>,
     /// Orders of replacements in a row that were not answered.
     pub(crate) refused_orders: u32,
+    /// Second looks in a row that were not answered.
+    pub(crate) unanswered: u32,
     /// Claims that were deleted, whether the watch has shown it or not.
     pub(crate) deleted: BTreeSet<Arc<str>>,
 
+    /// Something was written for it, by this process or the one before.
+    pub(crate) begun: bool,
+    /// It was said that it is taken back, and why.
+    pub(crate) told_back: bool,
+    /// What others are shown: of its last step.
     pub(crate) stage: Stage,
     pub(crate) changed: Timestamp,
     /// Why it was taken back, or what it waits for.
@@ -126,6 +147,8 @@ pub(crate) struct Command {
     pub(crate) validating: bool,
     /// When time alone may change what is next.
     pub(crate) wake: Option<Timestamp>,
+    /// Nothing is next before its second look, whatever happens to the objects.
+    pub(crate) second_look: Option<Timestamp>,
     /// Something failed: not to be tried again before.
     pub(crate) hold: Option<Timestamp>,
     /// What came of it after its pods ran again.
@@ -170,19 +193,33 @@ impl Command {
     }
 
     /// Counts a failed write or read; says how long to wait before the next.
-    pub(crate) fn failed(&mut self, claim: &Arc<str>, error: &Error) -> SignedDuration {
-        let failures = self.failures.entry(Arc::clone(claim)).or_default();
+    pub(crate) fn failed(&mut self, to: Direction, claim: &Arc<str>, error: &Error) -> SignedDuration {
+        let failures = self.failures.entry((to, Arc::clone(claim))).or_default();
         failures.all += 1;
         failures.refusals += u32::from(is_refusal(error));
         failures.last = error.to_string();
         pause(failures.all)
     }
 
-    /// The last error about a member that was tried as often as makes sense.
-    pub(crate) fn refusal(&self, claim: &str) -> Option<String> {
-        let failures = self.failures.get(claim)?;
+    pub(crate) fn succeeded(&mut self, to: Direction, claim: &Arc<str>) {
+        self.failures.remove(&(to, Arc::clone(claim)));
+    }
+
+    pub(crate) fn has_failed(&self, to: Direction, claim: &Arc<str>) -> bool {
+        self.failures.contains_key(&(to, Arc::clone(claim)))
+    }
+
+    /// The last error about a claim that was tried as often as makes sense.
+    pub(crate) fn refusal(&self, to: Direction, claim: &Arc<str>) -> Option<&str> {
+        let failures = self.failures.get(&(to, Arc::clone(claim)))?;
         let over = failures.refusals >= MOST_REFUSALS || failures.all >= MOST_FAILURES;
-        over.then(|| failures.last.clone())
+        over.then_some(failures.last.as_str())
+    }
+
+    /// Counts a second look that was not answered; `None` when that was the last.
+    pub(crate) fn not_answered(&mut self) -> Option<SignedDuration> {
+        self.unanswered += 1;
+        (self.unanswered < MOST_FAILURES).then(|| pause(self.unanswered))
     }
 
     /// The command goes on without it.
@@ -190,13 +227,14 @@ impl Command {
         self.proposal.members.retain(|member| *member.claim != *claim);
     }
 
-    pub(crate) fn enter(&mut self, stage: Stage, detail: impl Into<String>, now: Timestamp) {
+    /// Says whether others see a difference.
+    pub(crate) fn show(&mut self, stage: Stage, detail: String, now: Timestamp) -> bool {
+        let differs = (self.stage, &self.detail) != (stage, &detail);
         if self.stage != stage {
             self.changed = now;
         }
-        self.stage = stage;
-        self.detail = detail.into();
-        self.wake = None;
+        (self.stage, self.detail) = (stage, detail);
+        differs
     }
 
     /// As the reference writes it in events and logs.

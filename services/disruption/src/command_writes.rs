@@ -45,10 +45,13 @@ pub(crate) async fn off(writes: &Writes, member: &Member, now: Timestamp) -> Res
         return Ok(vec![applied(object)]);
     }
     let mut facts: Vec<Fact> = Vec::new();
-    match writes.taint(node, false).await {
-        Ok(node) => facts.push(applied(node)),
-        Err(Error::Gone) => {}
-        Err(error) => return Err(error),
+    // A process that found its note after the Node had gone knows no name of it.
+    if !member.node.is_empty() {
+        match writes.taint(node, false).await {
+            Ok(node) => facts.push(applied(node)),
+            Err(Error::Gone) => {}
+            Err(error) => return Err(error),
+        }
     }
     facts.push(applied(writes.annotate(claim, &[(labels::COMMAND, None)]).await?));
     Ok(facts)

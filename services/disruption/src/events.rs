@@ -122,6 +122,39 @@ impl Events {
         });
     }
 
+    /// Ours: what a command wrote on a node that stays could not be taken off.
+    pub(crate) fn not_taken_back(
+        &self,
+        about: (Option<&NodeState>, Option<&Claim>),
+        command: &str,
+        error: &str,
+        until: Timestamp,
+    ) {
+        let message = format!(
+            "Command {command} was taken back, but its taint and notes cannot be taken off: {error}. It is tried again at {until}; allow karpenter-disruption to change the object"
+        );
+        self.both(about, |object| {
+            Event::warning(object, "DisruptionNotTakenBack", message.clone()).distinct([command.to_owned()])
+        });
+    }
+
+    /// Ours: a replacement that nobody needs could not be deleted.
+    pub(crate) fn replacement_kept(&self, about: &Claim, command: &str, error: &str) {
+        let message = format!(
+            "Made for command {command}, which was taken back, and cannot be deleted: {error}. It stays as an ordinary node; delete the NodeClaim to be rid of it"
+        );
+        self.0.publish(
+            Event::warning(claim(about), "DisruptionReplacementKept", message).distinct([command.to_owned()]),
+        );
+    }
+
+    /// Ours: a replacement came after its command had been taken back.
+    pub(crate) fn came_late(&self, about: &Claim, command: &str) {
+        let message =
+            format!("Is deleted: command {command}, which ordered it, had been taken back before it came");
+        self.0.publish(Event::normal(claim(about), "DisruptionReplacementLate", message));
+    }
+
     /// Ours: a command saved less than half of what it promised, and its pool backs off.
     pub(crate) fn savings_missed(
         &self,

@@ -13,7 +13,7 @@ use tracing::{info, warn};
 
 use super::{Actor, MOST_REMEMBERED, REMEMBERED, plus};
 use crate::cluster::Fact;
-use crate::command::{Command, Stage};
+use crate::command::{Command, Direction, Purpose, Stage};
 use crate::metrics::{Decided, DecidedFor, Outcome};
 use crate::writes::Error;
 
@@ -52,47 +52,48 @@ impl Actor {
         if command.open > 0 || command.hold.is_some_and(|hold| now < hold) {
             return;
         }
-        if let Some(command) = self.commands.get_mut(id) {
-            command.hold = None;
-        }
-        let Some(command) = self.commands.get(id) else { return };
-        if command.stage == Stage::Proposed
-            && command.memory.giving_up.is_none()
-            && command.wake.is_some_and(|wake| now < wake)
-        {
+        if command.memory.giving_up.is_none() && command.second_look.is_some_and(|at| now < at) {
             return;
         }
+        if let Some(command) = self.commands.get_mut(id) {
+            (command.hold, command.wake, command.second_look) = (None, None, None);
+        }
         self.notice(id, now);
-        let step = next_step(&self.view(id), &self.timing(), now);
+        let view = self.view(&self.commands[id]);
+        let step = next_step(&view, &self.timing(), now);
+        let (stage, words) = (step.stage(&view), step.words());
         match step {
-            Step::Wait { until, what } => self.waits(id, until, what, now),
+            Step::Wait { until, what } => self.waits(id, until, what),
             Step::Validate => self.check(id, now),
             Step::Take(claims) => self.take(id, &claims, now),
-            Step::Look(claims) => self.read_pods(id, &claims, now),
-            Step::Replace => self.order(id, now),
+            Step::Look(claims) => self.read_pods(id, &claims),
+            Step::Replace => self.order(id),
             Step::Mark(claims) => self.mark_members(id, &claims, now),
-            Step::Delete(claims) => self.remove(id, &claims, now),
+            Step::Delete(claims) => self.remove(id, &claims),
             Step::Drop { claims, why } => self.drop_unused(id, &claims, &why, now),
             Step::Undo { claims, why } => self.undo(id, &claims, &why, now),
+            Step::Release { claims, why } => self.release(id, &claims, &why, now),
             Step::Done => {
                 self.open_account(id, now);
-                if let Some(command) = self.commands.get_mut(id) {
-                    command.enter(Stage::Done, "", now);
-                    let used = u64::try_from(command.ordered.len()).unwrap_or(u64::MAX);
-                    self.metrics.replacements.get_or_create(&Outcome { outcome: "used" }).inc_by(used);
-                    info!(command = command.text(), "nodeclaims deleted; termination drains them");
-                }
+                let command = &self.commands[id];
+                let used = u64::try_from(command.ordered.len()).unwrap_or(u64::MAX);
+                self.metrics.replacements.get_or_create(&Outcome { outcome: "used" }).inc_by(used);
+                info!(command = command.text(), "nodeclaims deleted; termination drains them");
                 self.dirty = true;
-                self.changed();
             }
             Step::RolledBack(why) => {
                 self.given_up(id, &why, now);
+                self.tell_what_is_left(id, now);
+                // Whatever comes for it from now on comes late.
+                let known = view.replacements.into_iter().map(|made| made.claim);
                 if let Some(command) = self.commands.get_mut(id) {
-                    command.enter(Stage::RolledBack, why.to_string(), now);
+                    command.shown.extend(known);
                 }
                 self.dirty = true;
-                self.changed();
             }
+        }
+        if self.commands.get_mut(id).is_some_and(|command| command.show(stage, words, now)) {
+            self.changed();
         }
     }
 
@@ -107,6 +108,8 @@ impl Actor {
                 })
         });
         if known && let Some(command) = self.commands.remove(id) {
+            // What is left of it, or came late, is nobody's from now on.
+            self.touched.claims.extend(self.cluster.claims_of(id).map(|claim| Arc::clone(&claim.name)));
             self.ended.push_back(command);
             self.dirty = true;
             self.changed();
@@ -114,8 +117,9 @@ impl Actor {
     }
 
     /// The command as the objects show it.
-    fn view(&self, id: &Arc<str>) -> View {
-        let command = &self.commands[id];
+    pub(super) fn view(&self, command: &Command) -> View {
+        let id = &command.id;
+        let stuck = |claim: &Arc<str>| command.refusal(Direction::Back, claim).is_some();
         let mut replacements: Vec<Replacement> = Vec::new();
         for claim in self.cluster.claims_of(id).filter(|claim| claim.made_for.as_ref() == Some(id)) {
             let node = self.cluster.node_of(claim);
@@ -126,6 +130,7 @@ impl Actor {
                 used: node.is_some_and(|node| {
                     self.cluster.pods_on(&node.name).any(|pod| pod.resident.is_reschedulable())
                 }),
+                stuck: stuck(&claim.name),
             });
         }
         // Ordered, and the watch has not shown it yet, or not any more.
@@ -137,6 +142,7 @@ impl Actor {
                     leaving,
                     initialized: None,
                     used: false,
+                    stuck: stuck(claim),
                 });
             }
         }
@@ -154,7 +160,8 @@ impl Actor {
                 tainted: node.is_some_and(|node| node.tainted),
                 marked: claim.disruption_reason().is_some(),
                 lost: node.is_none(),
-                refused: command.refusal(&member.claim),
+                refused: command.refusal(Direction::Forward, &member.claim).map(str::to_owned),
+                stuck: stuck(&member.claim),
                 looked: found.map(|found| found.at),
                 obstacle: found.and_then(|found| found.obstacle.clone()),
                 newcomers: found.map(|found| found.newcomers.clone()).unwrap_or_default(),
@@ -173,7 +180,7 @@ impl Actor {
 
     /// Remembers, by this process's clock, since when all members are tainted, and since when everything is ready.
     fn notice(&mut self, id: &Arc<str>, now: Timestamp) {
-        let view = self.view(id);
+        let view = self.view(&self.commands[id]);
         let known: Vec<Arc<str>> = self.commands[id].ordered.keys().cloned().collect();
         let known: Vec<Arc<str>> =
             known.into_iter().filter(|name| self.cluster.claim(name).is_some()).collect();
@@ -191,16 +198,10 @@ impl Actor {
         }
     }
 
-    fn waits(&mut self, id: &Arc<str>, until: Option<Timestamp>, what: Waiting, now: Timestamp) {
+    fn waits(&mut self, id: &Arc<str>, until: Option<Timestamp>, what: Waiting) {
         let Some(command) = self.commands.get_mut(id) else { return };
-        let stage = match what {
-            Waiting::SecondLook => Stage::Proposed,
-            Waiting::Scheduler => Stage::Settling,
-            Waiting::Replacements | Waiting::DisruptionBudget => Stage::Waiting,
-        };
-        let changed = command.stage != stage;
-        command.enter(stage, what.words(), now);
         command.wake = until;
+        command.second_look = until.filter(|_| what == Waiting::SecondLook);
         let reason = command.reason();
         if what == Waiting::Replacements {
             for claim in command.ordered.keys().filter_map(|name| self.cluster.claim(name)) {
@@ -210,15 +211,13 @@ impl Actor {
                 }
             }
         }
-        if changed {
-            self.changed();
-        }
     }
 
     pub(super) fn wrote(
         &mut self,
         id: &Arc<str>,
         claim: &Arc<str>,
+        purpose: Purpose,
         result: Result<Vec<Fact>, Error>,
         now: Timestamp,
     ) {
@@ -233,31 +232,34 @@ impl Actor {
         };
         let Some(command) = self.commands.get_mut(id) else { return };
         command.open = command.open.saturating_sub(1);
-        // A part of an Emptiness command that stays, while the others go on.
-        let releasing = command.stage == Stage::RollingBack
-            && command.method().may_shrink()
-            && command.memory.giving_up.is_none();
-        match failed {
-            Some(error) => {
-                let pause = command.failed(claim, &error);
-                warn!(command = %id, nodeclaim = %claim, %error, stage = ?command.stage, retry_in = %pause, "write failed");
-                command.deleted.remove(claim);
-                command.hold = command.hold.max(Some(plus(now, pause)));
-                if releasing && command.refusal(claim).is_some() {
-                    // What is left on it is found by its note once this command has ended.
-                    command.release(claim);
-                }
+        let to = purpose.direction();
+        if let Some(error) = failed {
+            let pause = command.failed(to, claim, &error);
+            warn!(command = %id, nodeclaim = %claim, %error, ?purpose, retry_in = %pause, "write failed");
+            command.deleted.remove(claim);
+            command.hold = command.hold.max(Some(plus(now, pause)));
+            if purpose == Purpose::Release && command.refusal(to, claim).is_some() {
+                self.leave_behind(id, claim, now);
+                self.let_go(id, claim);
             }
-            None => {
-                command.failures.remove(claim);
-                if command.stage == Stage::Removing {
-                    self.removed(id, claim, now);
-                } else if releasing {
-                    command.release(claim);
-                } else if command.stage == Stage::RollingBack && command.member(claim).is_none() {
-                    self.metrics.replacements.get_or_create(&Outcome { outcome: "dropped" }).inc();
-                }
+            return;
+        }
+        command.succeeded(to, claim);
+        match purpose {
+            Purpose::Trace => {}
+            Purpose::Removal => self.removed(id, claim, now),
+            Purpose::Undo => self.left_behind.succeeded(claim),
+            Purpose::Release => self.let_go(id, claim),
+            Purpose::Drop => {
+                self.metrics.replacements.get_or_create(&Outcome { outcome: "dropped" }).inc();
             }
+        }
+    }
+
+    /// The command goes on without the member.
+    fn let_go(&mut self, id: &Arc<str>, claim: &Arc<str>) {
+        if let Some(command) = self.commands.get_mut(id) {
+            command.release(claim);
         }
     }
 }

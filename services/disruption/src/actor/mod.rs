@@ -47,7 +47,7 @@ pub(crate) use report::{Commands, Explained, NodeReport, Report};
 
 use self::schedule::Schedule;
 use crate::cluster::{ClusterState, Fact, Touched};
-use crate::command::{Command, Member, pause};
+use crate::command::{Command, Member, Purpose, pause};
 use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::probe::{Probes, Seen, Told};
@@ -192,10 +192,11 @@ enum Done {
         id: Arc<str>,
         result: Result<validation::Checked, Status>,
     },
-    /// One write of a stage of a command.
+    /// One write of a step of a command.
     Wrote {
         id: Arc<str>,
         claim: Arc<str>,
+        purpose: Purpose,
         result: Result<Vec<Fact>, Error>,
     },
     Ordered {
@@ -264,6 +265,8 @@ pub(crate) struct Actor {
     resting: Backoff,
     /// Nodes are left alone for a while after a command for them was taken back.
     node_backoff: Backoff,
+    /// Claims with traces that could not be taken off; they are tried again after a while.
+    left_behind: Backoff,
     /// When a pool was last consolidated, for its cool-down.
     consolidated: BTreeMap<Arc<str>, Timestamp>,
     /// What commands promised and what came of it.
@@ -332,6 +335,7 @@ impl Actor {
             last_look: Timestamp::UNIX_EPOCH,
             resting: Backoff::default(),
             node_backoff: Backoff::default(),
+            left_behind: Backoff::default(),
             consolidated: BTreeMap::new(),
             ledger: ledger::Ledger::default(),
             fruitless: None,
@@ -430,6 +434,7 @@ impl Actor {
             self.marking_pools.clear();
             self.cleaning.clear();
             self.commands.clear();
+            self.left_behind = Backoff::default();
             self.evaluate_now.clear();
             self.ledger = ledger::Ledger::default();
             self.looking = false;
@@ -514,7 +519,7 @@ impl Actor {
             Ok(Done::Seen { result, began }) => self.seen(result, began, now),
             Ok(Done::Looked { result, began }) => self.looked(result, began, now),
             Ok(Done::Checked { id, result }) => self.checked(&id, result, now),
-            Ok(Done::Wrote { id, claim, result }) => self.wrote(&id, &claim, result, now),
+            Ok(Done::Wrote { id, claim, purpose, result }) => self.wrote(&id, &claim, purpose, result, now),
             Ok(Done::Ordered { id, result }) => self.ordered(&id, result, now),
             Ok(Done::Read { id, pods }) => self.read(&id, pods, now),
         }

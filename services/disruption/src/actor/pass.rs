@@ -131,7 +131,8 @@ impl Actor {
                 instance_terminating: claim.is_instance_terminating(),
                 ready: node.ready,
                 leaving: claim.deleting || node.deleting,
-                reserved: taken.contains(&*node.name),
+                // Traces that could not be taken off keep it out of use all the same.
+                reserved: taken.contains(&*node.name) || claim.note.is_some(),
             };
             Some((pool, counted))
         })
@@ -246,7 +247,8 @@ impl Actor {
     /// The node as a search sees it; `None` when no method may take it. Tells whom it concerns what holds it.
     fn entry(&mut self, node: &Arc<NodeState>, pdbs: &Pdbs, now: Timestamp) -> Option<(Entry, Member)> {
         let claim = Arc::clone(self.cluster.claim_of(node)?);
-        if self.awaits_pods_of(&claim).is_some()
+        if claim.note.is_some()
+            || self.awaits_pods_of(&claim).is_some()
             || self.node_backoff.resting_until(&node.name, now).is_some()
             || self.paused(&claim.pool, now).is_some()
         {
@@ -432,6 +434,7 @@ impl Actor {
         self.resting.forget(now);
         self.ledger.backoff.forget(now);
         self.node_backoff.forget(now);
+        self.left_behind.forget(now);
         self.told.retain(|_, (_, until)| now < *until);
         self.probed.retain(|node, _| self.cluster.node(node).is_some());
         for verdict in found.verdicts {
@@ -535,12 +538,16 @@ impl Actor {
             found: BTreeMap::new(),
             failures: BTreeMap::new(),
             refused_orders: 0,
+            unanswered: 0,
             deleted: BTreeSet::new(),
+            begun: false,
+            told_back: false,
             stage: Stage::Proposed,
             changed: now,
             detail: String::new(),
             open: 0,
             wake: None,
+            second_look: None,
             validating: false,
             hold: None,
             realised: None,

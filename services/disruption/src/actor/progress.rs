@@ -16,7 +16,7 @@ use super::execution::{FRESH, wait_of};
 use super::{Actor, Done, Live, plus};
 use crate::candidates;
 use crate::cluster::applied;
-use crate::command::{Looked, Member, Stage, pause};
+use crate::command::{Command, Direction, Looked, Member, Purpose, pause};
 use crate::command_writes;
 use crate::metrics::Disrupted;
 use crate::simulation;
@@ -29,7 +29,7 @@ impl Actor {
     /// Notes and taints. From here on the command is in the objects.
     pub(super) fn take(&mut self, id: &Arc<str>, claims: &[Arc<str>], now: Timestamp) {
         let Some(command) = self.commands.get_mut(id) else { return };
-        if command.stage == Stage::Proposed {
+        if !std::mem::replace(&mut command.begun, true) {
             let due = plus(command.proposed, wait_of(command, self.options.validation_wait));
             self.metrics.taint_delay.observe(now.duration_since(due).as_secs_f64().max(0.0));
             info!(command = command.text(), "disrupting nodes");
@@ -39,9 +39,8 @@ impl Actor {
                 self.events.initiated((node.map(|n| &**n), claim.map(|c| &**c)), &command.text());
             }
         }
-        command.enter(Stage::Taking, "tainting its nodes", now);
         let note: Arc<str> = command.note().write().into();
-        self.write_members(id, claims, move |writes, member| {
+        self.write_members(id, claims, Purpose::Trace, move |writes, member| {
             let note = Arc::clone(&note);
             async move { command_writes::on(&writes, &member, &note).await }
         });
@@ -49,10 +48,8 @@ impl Actor {
 
     /// The reason, from which on the provisioner counts the nodes as removed.
     pub(super) fn mark_members(&mut self, id: &Arc<str>, claims: &[Arc<str>], now: Timestamp) {
-        let Some(command) = self.commands.get_mut(id) else { return };
-        command.enter(Stage::Taking, "writing the reason on its claims", now);
-        let reason = command.reason();
-        self.write_members(id, claims, move |writes, member| async move {
+        let Some(reason) = self.commands.get(id).map(Command::reason) else { return };
+        self.write_members(id, claims, Purpose::Trace, move |writes, member| async move {
             Ok(vec![command_writes::mark(&writes, &member, reason, now).await?])
         });
     }
@@ -62,6 +59,7 @@ impl Actor {
         &mut self,
         id: &Arc<str>,
         claims: &[Arc<str>],
+        purpose: Purpose,
         write: impl Fn(crate::writes::Writes, Member) -> F,
     ) where
         F: Future<Output = Result<Vec<crate::cluster::Fact>, crate::writes::Error>> + Send + 'static,
@@ -72,15 +70,13 @@ impl Actor {
         for member in members {
             let (id, claim) = (Arc::clone(id), Arc::clone(&member.claim));
             let written = write(self.writes.clone(), member);
-            let task = async move { Done::Wrote { id, claim, result: written.await } };
+            let task = async move { Done::Wrote { id, claim, purpose, result: written.await } };
             self.tasks.spawn(task.instrument(command.span.clone()));
         }
-        self.changed();
     }
 
-    pub(super) fn order(&mut self, id: &Arc<str>, now: Timestamp) {
+    pub(super) fn order(&mut self, id: &Arc<str>) {
         let Some(command) = self.commands.get_mut(id) else { return };
-        command.enter(Stage::Ordering, "ordering replacements", now);
         command.open = 1;
         let object = |member: &Member| types::ObjectRef {
             name: member.claim.to_string(),
@@ -98,7 +94,6 @@ impl Actor {
             Done::Ordered { id, result }
         };
         self.tasks.spawn(order.instrument(span));
-        self.changed();
     }
 
     pub(super) fn ordered(
@@ -129,11 +124,8 @@ impl Actor {
 
     /// Reads pods from the API server, not from a watch, in a state that has what was written on the members: not older than the
     /// newest version of node and claim that is known here.
-    pub(super) fn read_pods(&mut self, id: &Arc<str>, claims: &[Arc<str>], now: Timestamp) {
+    pub(super) fn read_pods(&mut self, id: &Arc<str>, claims: &[Arc<str>]) {
         let Some(command) = self.commands.get_mut(id) else { return };
-        if command.stage != Stage::Waiting {
-            command.enter(Stage::Settling, "reading its pods once more", now);
-        }
         command.open = 1;
         let version = |member: &Member| {
             let node = self.cluster.node(&member.node).map(|node| node.resource_version.as_str());
@@ -188,7 +180,7 @@ impl Actor {
         let Some(command) = self.commands.get_mut(id) else { return };
         command.open = 0;
         for (claim, error) in failed {
-            let pause = command.failed(&claim, &error);
+            let pause = command.failed(Direction::Forward, &claim, &error);
             warn!(command = %id, nodeclaim = %claim, %error, retry_in = %pause, "pods not read");
             command.hold = command.hold.max(Some(plus(now, pause)));
         }
@@ -198,17 +190,15 @@ impl Actor {
             command.hold = command.hold.max(Some(plus(now, pause(command.memory.stale_reads))));
         }
         for (claim, looked) in found {
-            command.failures.remove(&claim);
+            command.succeeded(Direction::Forward, &claim);
             command.found.insert(claim, looked);
         }
     }
 
     /// The step that cannot be taken back.
-    pub(super) fn remove(&mut self, id: &Arc<str>, claims: &[Arc<str>], now: Timestamp) {
-        let Some(command) = self.commands.get_mut(id) else { return };
-        command.enter(Stage::Removing, "", now);
+    pub(super) fn remove(&mut self, id: &Arc<str>, claims: &[Arc<str>]) {
         let command = Arc::clone(id);
-        self.write_members(id, claims, move |writes, member| {
+        self.write_members(id, claims, Purpose::Removal, move |writes, member| {
             let command = Arc::clone(&command);
             async move {
                 let target = Target { name: &member.claim, uid: &member.claim_uid };

@@ -8,13 +8,14 @@ use jiff::{SignedDuration, Timestamp};
 use model::labels;
 use model::price::MicroDollars;
 use policy::Method;
-use policy::command::{Member as Traces, Memory, Why, strays};
+use policy::command::{Member as Traces, Memory, Why, orphans, strays};
 use tracing::info;
 
 use super::{Actor, Done};
-use crate::cluster::Claim;
+use crate::cluster::{Claim, applied};
 use crate::command::{Command, Member, Proposal, Stage};
 use crate::command_writes;
+use crate::writes::Target;
 
 impl Actor {
     /// Every claim with a note belongs to a command. Whether it goes on or back is `next_step`'s to say.
@@ -30,6 +31,11 @@ impl Actor {
             return;
         }
         let Some(mut command) = self.noted(id, now) else { return };
+        let left = command.members().iter().any(|member| self.left_behind.failures(&member.claim) > 0);
+        if left {
+            // It was taken back before, whatever its notes allow.
+            command.memory.giving_up = Some(Why::Abandoned);
+        }
         info!(command = %id, nodes = command.members().len(), "takes over a command of the leader before");
         let method = command.method().as_str();
         command.span = tracing::info_span!(parent: None, "disrupt", command = %id, method, resumed = true);
@@ -81,12 +87,16 @@ impl Actor {
             found: BTreeMap::new(),
             failures: BTreeMap::new(),
             refused_orders: 0,
+            unanswered: 0,
             deleted: BTreeSet::new(),
+            begun: true,
+            told_back: false,
             stage: Stage::Settling,
             changed: proposed,
             detail: "as noted on its claims".to_owned(),
             open: 0,
             wake: None,
+            second_look: None,
             validating: false,
             hold: None,
             realised: None,
@@ -110,8 +120,15 @@ impl Actor {
     /// Takes off what belongs to no command: left by a leader before, or put there by hand.
     pub(super) fn clean(&mut self, claim: &Arc<Claim>, now: Timestamp) {
         if let Some(note) = &claim.note {
+            if let Some(until) = self.left_behind.resting_until(&claim.name, now) {
+                return self.due.at(Arc::clone(&claim.name), until);
+            }
             // A write of the leader before may come late.
             return self.resume_one(&Arc::from(note.id.as_str()), now);
+        }
+        self.left_behind.succeeded(&claim.name);
+        if let Some(id) = &claim.made_for {
+            self.drop_orphan(claim, id);
         }
         let Some(node) = self.cluster.node_of(claim) else { return };
         let traces = Traces {
@@ -123,6 +140,7 @@ impl Actor {
             marked: claim.disruption_reason().is_some(),
             lost: false,
             refused: None,
+            stuck: false,
             looked: None,
             obstacle: None,
             newcomers: Vec::new(),
@@ -139,6 +157,30 @@ impl Actor {
         self.tasks.spawn(async move {
             let result = command_writes::off(&writes, &member, now).await;
             Done::Cleaned { claim: member.claim, result }
+        });
+    }
+
+    /// A replacement that came after its command had been taken back is deleted. One of a command that nobody here remembers is an
+    /// ordinary node: it may be needed.
+    fn drop_orphan(&mut self, claim: &Arc<Claim>, id: &Arc<str>) {
+        let rolled_back = |command: &Command| command.id == *id && command.stage == Stage::RolledBack;
+        let Some(at) = self.ended.iter().rposition(rolled_back) else { return };
+        if self.ended[at].shown.contains(&claim.name) || self.cleaning.contains(&claim.name) {
+            return;
+        }
+        if !orphans(&self.view(&self.ended[at])).contains(&claim.name) {
+            // It is needed, and an ordinary node from now on.
+            self.ended[at].shown.insert(Arc::clone(&claim.name));
+            return;
+        }
+        self.cleaning.insert(Arc::clone(&claim.name));
+        info!(command = %id, nodeclaim = %claim.name, "came after its command had been taken back; deleted");
+        self.events.came_late(claim, id);
+        let (writes, claim) = (self.writes.clone(), Arc::clone(claim));
+        self.tasks.spawn(async move {
+            let dropped = writes.delete_claim(Target { name: &claim.name, uid: &claim.uid }).await;
+            let result = dropped.map(|object| object.map(applied).into_iter().collect());
+            Done::Cleaned { claim: Arc::clone(&claim.name), result }
         });
     }
 }

@@ -9,8 +9,8 @@ use tracing::{Instrument as _, info, warn};
 
 use super::execution::decided;
 use super::{Actor, Done, NotCancelled};
-use crate::cluster::applied;
-use crate::command::{Command, Member, Stage};
+use crate::cluster::{Claim, NodeState, applied};
+use crate::command::{Command, Direction, Member, Purpose, Stage};
 use crate::command_writes;
 use crate::metrics::Cause;
 use crate::writes::{Error, Target};
@@ -35,10 +35,10 @@ impl Actor {
     /// Says once that a command is taken back, and why.
     pub(super) fn given_up(&mut self, id: &Arc<str>, why: &Why, now: Timestamp) {
         let Some(command) = self.commands.get_mut(id) else { return };
-        if command.stage == Stage::RollingBack {
+        if std::mem::replace(&mut command.told_back, true) {
             return;
         }
-        let begun = command.stage != Stage::Proposed;
+        let begun = command.begun;
         command.memory.giving_up.get_or_insert_with(|| why.clone());
         let command = &self.commands[id];
         for member in command.members() {
@@ -93,7 +93,6 @@ impl Actor {
         let targets: Vec<(Arc<str>, Arc<str>)> =
             claims.iter().filter_map(|name| Some((Arc::clone(name), uid(name)?))).collect();
         let Some(command) = self.commands.get_mut(id) else { return };
-        command.enter(Stage::RollingBack, why.to_string(), now);
         command.open = targets.len();
         command.deleted.extend(claims.iter().cloned());
         let members: Arc<[Member]> = command.members().into();
@@ -114,36 +113,71 @@ impl Actor {
                     Ok(facts)
                 };
                 let result = result.await;
-                Done::Wrote { id, claim: name, result }
+                Done::Wrote { id, claim: name, purpose: Purpose::Drop, result }
             };
             self.tasks.spawn(delete.instrument(command.span.clone()));
         }
-        self.changed();
     }
 
     pub(super) fn undo(&mut self, id: &Arc<str>, claims: &[Arc<str>], why: &Why, now: Timestamp) {
+        self.given_up(id, why, now);
+        self.take_off(id, claims, Purpose::Undo, now);
+    }
+
+    /// Some of its nodes stay; the others go on.
+    pub(super) fn release(&mut self, id: &Arc<str>, claims: &[Arc<str>], why: &Why, now: Timestamp) {
         let Some(command) = self.commands.get(id) else { return };
-        let partly = command.method().may_shrink() && claims.len() < command.members().len();
-        if partly && command.memory.giving_up.is_none() {
-            info!(command = %id, %why, nodes = claims.len(), "some of its nodes stay");
-            let mut released = Vec::new();
-            for member in claims.iter().filter_map(|claim| command.member(claim)) {
-                let (node, claim) = (self.cluster.node(&member.node), self.cluster.claim(&member.claim));
-                let text = command::member_text(&member.node, 1, 0);
-                self.events.rolled_back((node.map(|n| &**n), claim.map(|c| &**c)), &text, &why.to_string());
-                released.push(Arc::clone(&member.node));
-            }
-            for node in released {
-                let jitter = self.random();
-                self.node_backoff.failed(&node, jitter, now);
-            }
-        } else {
-            self.given_up(id, why, now);
+        info!(command = %id, %why, nodes = claims.len(), "some of its nodes stay");
+        let mut released = Vec::new();
+        let first_time = |claim: &&Arc<str>| !command.has_failed(Direction::Back, claim);
+        for member in claims.iter().filter(first_time).filter_map(|claim| command.member(claim)) {
+            let text = command::member_text(&member.node, 1, 0);
+            self.events.rolled_back(self.about(member), &text, &why.to_string());
+            released.push(Arc::clone(&member.node));
         }
-        let Some(command) = self.commands.get_mut(id) else { return };
-        command.enter(Stage::RollingBack, why.to_string(), now);
-        self.write_members(id, claims, move |writes, member| async move {
+        for node in released {
+            let jitter = self.random();
+            self.node_backoff.failed(&node, jitter, now);
+        }
+        self.take_off(id, claims, Purpose::Release, now);
+    }
+
+    fn take_off(&mut self, id: &Arc<str>, claims: &[Arc<str>], purpose: Purpose, now: Timestamp) {
+        self.write_members(id, claims, purpose, move |writes, member| async move {
             command_writes::off(&writes, &member, now).await
         });
+    }
+
+    fn about(&self, member: &Member) -> (Option<&NodeState>, Option<&Claim>) {
+        let (node, claim) = (self.cluster.node(&member.node), self.cluster.claim(&member.claim));
+        (node.map(|node| &**node), claim.map(|claim| &**claim))
+    }
+
+    /// What could not be taken back is not tried any more by this command, and says so.
+    pub(super) fn tell_what_is_left(&mut self, id: &Arc<str>, now: Timestamp) {
+        let view = self.view(&self.commands[id]);
+        for made in view.replacements.iter().filter(|made| made.stuck && !made.leaving) {
+            let (command, claim) = (&self.commands[id], self.cluster.claim(&made.claim));
+            let Some(error) = command.refusal(Direction::Back, &made.claim) else { continue };
+            warn!(command = %id, nodeclaim = %made.claim, error, "replacement not deleted; it stays as an ordinary node");
+            if let Some(claim) = claim {
+                self.events.replacement_kept(claim, id, error);
+            }
+        }
+        for member in view.members.iter().filter(|member| member.stuck && !member.leaving) {
+            self.leave_behind(id, &member.claim, now);
+        }
+    }
+
+    /// The traces stay on the member for now. Its note tells of them, and they are tried again after a pause that grows.
+    pub(super) fn leave_behind(&mut self, id: &Arc<str>, claim: &Arc<str>, now: Timestamp) {
+        let jitter = self.random();
+        let until = self.left_behind.failed(claim, jitter, now);
+        self.due.at(Arc::clone(claim), until);
+        let command = &self.commands[id];
+        let Some(member) = command.member(claim) else { return };
+        let error = command.refusal(Direction::Back, claim).unwrap_or_default();
+        warn!(command = %id, node = %member.node, nodeclaim = %claim, error, %until, "taint and notes not taken off; again later");
+        self.events.not_taken_back(self.about(member), id, error, until);
     }
 }

@@ -14,9 +14,10 @@ use runtime::watch::Streamed;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::command::Stage;
 use crate::testing::{Asked, Log, actor, api_server, failure};
 
-fn node(conditions: &Value) -> Node {
+pub(super) fn node(conditions: &Value) -> Node {
     serde_json::from_value(json!({
         "metadata": {"name": "n", "uid": "uid-n", "resourceVersion": "5", "labels": {
             labels::NODEPOOL: "general", labels::EC2NODECLASS: "default", labels::REGISTERED: "true",
@@ -27,7 +28,7 @@ fn node(conditions: &Value) -> Node {
     .unwrap()
 }
 
-fn claim(metadata: Value) -> Value {
+pub(super) fn claim(metadata: Value) -> Value {
     let mut claim = json!({
         "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
         "metadata": {"name": "c", "uid": "uid-c", "resourceVersion": "9", "labels": {labels::NODEPOOL: "general"}},
@@ -54,7 +55,7 @@ fn noted(method: &str) -> Value {
 }
 
 /// Everything is listed, and nothing is there.
-fn sees_nothing(actor: &mut Actor) {
+pub(super) fn sees_nothing(actor: &mut Actor) {
     actor.learn(Change::<Node>::Reset(Vec::new()).into());
     actor.learn(Change::<NodeClaim>::Reset(Vec::new()).into());
     actor.learn(Change::<k8s_openapi::api::policy::v1::PodDisruptionBudget>::Reset(Vec::new()).into());
@@ -133,8 +134,11 @@ async fn begun() -> Actor {
     actor
 }
 
-/// Nodes that a search could take if there were no commands.
+/// Nodes that a search could take if there were no commands, nor notes of any.
 fn free(actor: &mut Actor, now: Timestamp) -> Vec<Arc<str>> {
+    let mut plain = claim(json!({"resourceVersion": "10"}));
+    plain["status"]["conditions"] = noted("emptiness")["status"]["conditions"].clone();
+    actor.learn(crate::cluster::applied(serde_json::from_value::<NodeClaim>(plain).unwrap()));
     let commands = std::mem::take(&mut actor.commands);
     let budgets = actor.budgets(now);
     let (situation, _) = actor.situation(&budgets, now);
@@ -297,4 +301,163 @@ async fn a_request_that_was_granted_is_told_on_the_pool() {
     let all: Vec<conditions::Condition> =
         serde_json::from_value(written.body["status"]["conditions"].clone()).unwrap();
     assert!(conditions::is_true(&all, super::pools::EVALUATED), "{all:?}");
+}
+
+/// As after a roll-back that is over: nothing of the command is left.
+async fn rolled_back(log_of: impl Fn(&Asked) -> (u16, Value) + Send + Sync + 'static) -> (Actor, Log) {
+    let (client, log) = api_server(log_of);
+    let mut actor = actor(client, &[]);
+    sees_nothing(&mut actor);
+    actor.lead_or_follow().await;
+    shows(&mut actor, noted("drift"), node(&json!([])));
+    let now = Timestamp::now();
+    actor.resume(now);
+    let mut command = actor.commands.remove("c1").expect("the noted command");
+    command.proposal.members[0].node = Arc::from("n");
+    command.stage = Stage::RolledBack;
+    actor.ended.push_back(command);
+    let mut plain = claim(json!({"resourceVersion": "10"}));
+    plain["status"]["conditions"] = noted("drift")["status"]["conditions"].clone();
+    shows(&mut actor, plain, node(&json!([])));
+    (actor, log)
+}
+
+/// A claim that was made for a command.
+fn made_for(command: &str) -> NodeClaim {
+    let mut late = claim(json!({"name": "r", "uid": "uid-r", "annotations": {labels::COMMAND: command}}));
+    late["status"] = json!({"conditions": []});
+    serde_json::from_value(late).unwrap()
+}
+
+fn deletes(asked: &Asked) -> (u16, Value) {
+    match asked.method.as_str() {
+        "DELETE" => (200, json!({"kind": "Status", "apiVersion": "v1", "status": "Success"})),
+        _ => lists(json!([]))(asked),
+    }
+}
+
+#[tokio::test]
+async fn a_replacement_that_comes_after_its_command_was_taken_back_is_deleted() {
+    let now = Timestamp::now();
+    let (mut actor, log) = rolled_back(deletes).await;
+    actor.learn(crate::cluster::applied(made_for("c1")));
+    let (name, other): (Arc<str>, Arc<str>) = (Arc::from("r"), Arc::from("c"));
+    actor.mark(&name, now);
+    actor.mark(&name, now);
+    let done = actor.tasks.join_next().await.expect("a deletion");
+    actor.done(done).unwrap();
+    actor.mark(&other, now);
+    let written = writes(&log);
+    let deleted: Vec<&Asked> = written.iter().filter(|asked| asked.method == "DELETE").collect();
+    let [asked] = deleted.as_slice() else { panic!("{written:?}") };
+    assert!(asked.target.ends_with("/nodeclaims/r?") || asked.target.ends_with("/nodeclaims/r"), "{asked:?}");
+    assert_eq!(asked.body["preconditions"]["uid"], "uid-r", "never a namesake");
+}
+
+#[tokio::test]
+async fn a_replacement_is_left_alone_that_is_needed_or_of_a_command_nobody_remembers() {
+    let now = Timestamp::now();
+    let name: Arc<str> = Arc::from("r");
+    let (mut actor, log) = rolled_back(deletes).await;
+    actor.learn(crate::cluster::applied(made_for("c2")));
+    actor.mark(&name, now);
+    // The node that it stands for goes all the same, and its pods will need it.
+    actor.learn(crate::cluster::applied(made_for("c1")));
+    let leaving = claim(json!({"resourceVersion": "11", "deletionTimestamp": now.to_string()}));
+    actor.learn(crate::cluster::applied(serde_json::from_value::<NodeClaim>(leaving).unwrap()));
+    actor.mark(&name, now);
+    // And stays when that node is gone.
+    actor.learn(Change::<NodeClaim>::Reset(vec![Arc::new(made_for("c1"))]).into());
+    actor.mark(&name, now);
+    while let Some(done) = actor.tasks.join_next().await {
+        actor.done(done).unwrap();
+    }
+    assert!(writes(&log).iter().all(|asked| asked.method != "DELETE"), "{log:?}");
+}
+
+/// A command whose traces are on the objects, taken back by a person, where every change of the Node is refused.
+async fn stuck() -> (Actor, Log) {
+    let (client, log) = api_server(|asked| match asked.method.as_str() {
+        "GET" if asked.target.contains("/nodeclaims/c") => (200, noted("drift")),
+        "GET" if asked.target.contains("/nodes/n") => (200, serde_json::to_value(tainted()).unwrap()),
+        "PATCH" if asked.target.contains("/nodeclaims/c") => (200, noted("drift")),
+        "PATCH" => failure(403, "a policy forbids it"),
+        _ => lists(json!([noted("drift")]))(asked),
+    });
+    let mut actor = actor(client, &[]);
+    sees_nothing(&mut actor);
+    shows(&mut actor, noted("drift"), tainted());
+    actor.lead_or_follow().await;
+    actor.learn(crate::cluster::applied(pool(false, None)));
+    actor.cancel(&Arc::from("c1")).expect("it can be taken back");
+    (actor, log)
+}
+
+fn tainted() -> Node {
+    let mut node = node(&json!([]));
+    let taints = json!([{"key": labels::DISRUPTED_TAINT, "effect": "NoSchedule"}]);
+    node.spec.as_mut().unwrap().taints = Some(serde_json::from_value(taints).unwrap());
+    node
+}
+
+/// Lets the commands go on, with as much time between as they ask for.
+async fn carry_on(actor: &mut Actor, mut now: Timestamp) -> Timestamp {
+    for _ in 0..40 {
+        now = plus(now, SignedDuration::from_mins(3));
+        for command in actor.commands.values_mut() {
+            command.hold = None;
+        }
+        actor.carry_on(now);
+        while let Some(done) = actor.tasks.join_next().await {
+            actor.done(done).unwrap();
+        }
+    }
+    now
+}
+
+#[tokio::test]
+async fn a_taint_that_cannot_be_taken_off_ends_the_command_after_a_bounded_number_of_tries() {
+    let now = Timestamp::now();
+    let (mut actor, log) = stuck().await;
+    carry_on(&mut actor, now).await;
+    assert!(actor.commands.is_empty(), "{:?}", actor.commands);
+    assert_eq!(actor.ended.back().map(|command| command.stage), Some(Stage::RolledBack));
+    let tries = |log: &Log| {
+        log.lock().unwrap().iter().filter(|a| a.method == "PATCH" && a.target.contains("/nodes/")).count()
+    };
+    assert_eq!(tries(&log), 4, "a refusal is final after four");
+    let until =
+        actor.left_behind.resting_until("c", Timestamp::now()).expect("a pause before it is tried again");
+    assert!(until > plus(Timestamp::now(), SignedDuration::from_secs(15)));
+    let budgets = actor.budgets(Timestamp::now());
+    assert!(budgets["general"].values().all(|state| state.away == 1), "it counts until then: {budgets:?}");
+    // Its note tells of it, yet nothing is tried before that.
+    let claim = Arc::clone(actor.cluster.claim("c").unwrap());
+    actor.clean(&claim, Timestamp::now());
+    assert!(actor.commands.is_empty() && actor.tasks.is_empty());
+    actor.clean(&claim, until);
+    let again = actor.commands.get("c1").expect("it is taken up again");
+    assert_eq!(again.memory.giving_up, Some(Why::Abandoned), "only to be taken back, whatever it was for");
+}
+
+#[tokio::test]
+async fn a_second_look_that_nobody_answers_is_given_up_after_a_bounded_number_of_tries() {
+    let mut actor = leading(json!([noted("single")])).await;
+    shows(&mut actor, noted("single"), tainted());
+    let now = Timestamp::now();
+    let id: Arc<str> = Arc::from("c1");
+    let mut pauses = Vec::new();
+    for _ in 0..20 {
+        let Some(command) = actor.commands.get_mut("c1") else { break };
+        if command.memory.giving_up.is_some() {
+            break;
+        }
+        command.open = 1;
+        actor.checked(&id, Err(Status::unavailable("nobody is there")), now);
+        pauses.extend(actor.commands["c1"].hold.map(|until| until.duration_since(now).as_secs()));
+    }
+    let why = actor.commands["c1"].memory.giving_up.clone();
+    assert!(matches!(&why, Some(Why::Invalid(policy::command::Invalid::Unanswered(_)))), "{why:?}");
+    pauses.dedup();
+    assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 64], "each pause is longer");
 }

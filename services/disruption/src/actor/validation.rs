@@ -20,7 +20,6 @@ use crate::metrics::Type;
 use crate::probe::Told;
 use crate::simulation;
 
-const RETRY: SignedDuration = SignedDuration::from_secs(1);
 /// Until the answer to another command's question may be there.
 const ASK_SOON: SignedDuration = SignedDuration::from_millis(100);
 
@@ -59,8 +58,6 @@ impl Actor {
         if let Some(command) = self.commands.get_mut(id) {
             command.open = 1;
             command.validating = true;
-            command.wake = None;
-            command.detail = "being looked at again".to_owned();
         }
         let id = Arc::clone(id);
         let ask = async move {
@@ -115,11 +112,19 @@ impl Actor {
                 return;
             }
             Err(status) => {
-                warn!(command = %id, error = status.message(), "second look not answered; again soon");
-                command.hold = Some(plus(now, RETRY));
+                let error = status.message();
+                let Some(pause) = command.not_answered() else {
+                    warn!(command = %id, error, "second look not answered as often as makes sense");
+                    let why = Invalid::Unanswered(error.to_owned());
+                    command.memory.giving_up = Some(Why::Invalid(why));
+                    return;
+                };
+                warn!(command = %id, error, retry_in = %pause, "second look not answered");
+                command.hold = Some(plus(now, pause));
                 return;
             }
         };
+        command.unanswered = 0;
         self.hear(checked.told, checked.began);
         if !self.narrow(id, now) {
             return;

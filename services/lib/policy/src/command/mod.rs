@@ -30,9 +30,13 @@
 //! allows nothing at the moment is waited for, or, for drift, left to the drain, which honours it.
 //!
 //! Nothing waits for ever: every [`Step::Wait`] has a time or ends with [`Timing::timeout`], writes are tried a bounded number
-//! of times ([`Member::refused`]), and so are reads. All times are of the clock of the deciding process.
+//! of times ([`Member::refused`] on the way forward, [`Member::stuck`] and [`Replacement::stuck`] on the way back), and so are reads
+//! and questions. All times are of the clock of the deciding process.
+//!
+//! What a person sees of a command follows from its next step ([`Step::stage`]); nothing is decided by it.
 
 mod next;
+mod stage;
 mod text;
 mod validate;
 mod why;
@@ -47,7 +51,8 @@ use jiff::{SignedDuration, Timestamp};
 use crate::candidate::Blocked;
 use crate::method::Method;
 
-pub use next::{next_step, strays};
+pub use next::{next_step, orphans, strays};
+pub use stage::Stage;
 pub use text::{Words, member_text, text};
 pub use validate::{Invalid, same_shape};
 pub use why::Why;
@@ -83,6 +88,8 @@ pub struct Member {
     pub lost: bool,
     /// A write to it was tried as often as makes sense: the last error.
     pub refused: Option<String>,
+    /// Taking its traces off was tried as often as makes sense.
+    pub stuck: bool,
     /// When its pods were last read from the API (not from a watch), by the clock of the process that read them, at the start:
     /// `obstacle` and `newcomers` are as of then.
     pub looked: Option<Timestamp>,
@@ -117,6 +124,8 @@ pub struct Replacement {
     pub initialized: Option<Timestamp>,
     /// Pods that need a place run there or were promised to it.
     pub used: bool,
+    /// Deleting it was tried as often as makes sense.
+    pub stuck: bool,
 }
 
 /// What only the process that decided knows.
@@ -192,9 +201,11 @@ pub enum Step {
     Drop { claims: Vec<Arc<str>>, why: Why },
     /// Take the traces off these members, in this order: mark, taint, note.
     Undo { claims: Vec<Arc<str>>, why: Why },
+    /// The same for members that stay while the command goes on without them.
+    Release { claims: Vec<Arc<str>>, why: Why },
     /// All members are gone or going.
     Done,
-    /// No trace is left.
+    /// No trace is left but on members that cannot be written.
     RolledBack(Why),
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Member, Replacement, Step, Timing, View, Waiting, Why};
+use super::{Member, Step, Timing, View, Waiting, Why};
 use crate::drain::time::plus;
 use crate::method::Class;
 
@@ -16,7 +16,7 @@ pub fn next_step(view: &View, timing: &Timing, now: Timestamp) -> Step {
     if let Some(why) = &view.memory.giving_up {
         return roll_back(view, why.clone());
     }
-    if !view.members.iter().any(Member::has_traces) {
+    if !view.is_begun() {
         return proposal(view, timing, now);
     }
     if view.alive().next().is_none() {
@@ -100,6 +100,11 @@ fn spent_pdb(view: &View, timing: &Timing, now: Timestamp) -> Option<Step> {
 }
 
 impl View {
+    /// Something was written on a member.
+    pub fn is_begun(&self) -> bool {
+        self.members.iter().any(Member::has_traces)
+    }
+
     fn alive(&self) -> impl Iterator<Item = &Member> {
         self.members.iter().filter(|member| !member.leaving)
     }
@@ -207,19 +212,32 @@ fn released(view: &View) -> Option<Step> {
     if back.len() == view.alive().count() && view.members.len() == back.len() {
         return Some(roll_back(view, why));
     }
-    Some(Step::Undo { claims: names(back.into_iter()), why })
+    Some(Step::Release { claims: names(back.into_iter()), why })
 }
 
-/// Unused replacements first: see the module's words on notes. Those of a node that leaves all the same are needed.
+/// Unused replacements first: see the module's words on notes. What cannot be written after all stays as it is.
 fn roll_back(view: &View, why: Why) -> Step {
-    let needed = view.members.iter().any(|member| member.leaving);
-    let unused = |r: &&Replacement| !r.leaving && !r.used && !needed;
-    let drop: Vec<Arc<str>> = view.replacements.iter().filter(unused).map(|r| Arc::clone(&r.claim)).collect();
+    let drop = unused(view);
     if !drop.is_empty() {
         return Step::Drop { claims: drop, why };
     }
-    let claims = names(view.alive().filter(|member| member.has_traces()));
+    let claims = names(view.alive().filter(|member| member.has_traces() && !member.stuck));
     if claims.is_empty() { Step::RolledBack(why) } else { Step::Undo { claims, why } }
+}
+
+/// Replacements that nobody uses; those of a node that leaves all the same are needed.
+fn unused(view: &View) -> Vec<Arc<str>> {
+    if view.members.iter().any(|member| member.leaving) {
+        return Vec::new();
+    }
+    let unused = view.replacements.iter().filter(|made| !made.leaving && !made.used && !made.stuck);
+    unused.map(|made| Arc::clone(&made.claim)).collect()
+}
+
+/// Replacements of a command that was taken back which appeared after its end, because the order was carried out late: they are to be
+/// deleted. One that has pods, or stands for a member that went all the same, is needed.
+pub fn orphans(view: &View) -> Vec<Arc<str>> {
+    if view.members.len() < view.removes { Vec::new() } else { unused(view) }
 }
 
 /// Members whose taint or mark belongs to no command: somebody rolled back and was interrupted. Their traces are to be taken

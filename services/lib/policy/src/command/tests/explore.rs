@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::world::{End, Event, New, Process, Scenario, World};
+use super::world::{End, Event, Mutation, New, Process, Scenario, World};
 use super::*;
 
 /// Walks all reachable states. Returns how many there are, and how commands end.
@@ -26,9 +26,11 @@ fn explore(scenario: &Scenario) -> (usize, BTreeSet<End>) {
     (known.len(), ends)
 }
 
-fn is_settled(world: &World) -> bool {
+fn is_settled(scenario: &Scenario, world: &World) -> bool {
     world.ended.is_some()
         && world.late_deletions.is_empty()
+        && !world.late_order
+        && !scenario.is_orphaned(world)
         && world.nodes.iter().all(|node| !node.leaving || node.gone)
 }
 
@@ -40,13 +42,14 @@ fn comes_to_an_end(scenario: &Scenario, from: &World, ending: &mut BTreeSet<Worl
         if ending.contains(&world) {
             break;
         }
-        if is_settled(&world) {
+        if is_settled(scenario, &world) {
             nothing_is_left_behind(scenario, &world);
             break;
         }
         path.push(world.clone());
         let mut round = vec![
             Event::LateDeletion,
+            Event::LateOrder,
             Event::Restart,
             Event::Pass,
             Event::NewVanishes,
@@ -57,23 +60,22 @@ fn comes_to_an_end(scenario: &Scenario, from: &World, ending: &mut BTreeSet<Worl
         for event in round {
             world = scenario.after(&world, event);
         }
-        // Annotations are taken off again, the late pod ends, and a taint of ours may be taken off.
+        // Annotations are taken off again, and the late pod ends. What is refused stays refused.
         world.nodes.iter_mut().for_each(|node| node.annotated = false);
-        world.nodes.iter_mut().filter(|node| node.tainted).for_each(|node| node.guarded = false);
         world.late = None;
         for node in 0..world.nodes.len() {
             world = scenario.after(&world, Event::Drain(node));
         }
         world = scenario.after(&world, Event::Tick);
     }
-    let arrived = ending.contains(&world) || is_settled(&world);
+    let arrived = ending.contains(&world) || is_settled(scenario, &world);
     assert!(arrived, "{}: stuck in {world:?}, coming from {from:?}", scenario.name);
     ending.extend(path);
 }
 
 fn nothing_is_left_behind(scenario: &Scenario, world: &World) {
     let name = scenario.name;
-    for node in world.nodes.iter().filter(|node| !node.gone) {
+    for node in world.nodes.iter().filter(|node| !node.gone && !node.guarded) {
         assert!(
             !node.tainted && !node.marked && !node.noted,
             "{name}: traces on a node that stays: {world:?}"
@@ -82,7 +84,7 @@ fn nothing_is_left_behind(scenario: &Scenario, world: &World) {
     // A replacement that nobody uses and that stands for no node that went is an orphan.
     let somebody_went = world.nodes.iter().any(|node| node.gone);
     let unused = matches!(world.replacement, New::Coming | New::Ready { used: false, .. });
-    assert!(!unused || somebody_went, "{name}: an orphaned replacement: {world:?}");
+    assert!(!unused || somebody_went || world.blind, "{name}: an orphaned replacement: {world:?}");
     if world.ended == Some(End::Done) && !world.others_deleted && !scenario.method.may_shrink() {
         assert!(world.nodes.iter().all(|node| node.gone), "{name}: done, and a node is left: {world:?}");
     }
@@ -101,6 +103,7 @@ fn scenario(name: &'static str, method: Method, nodes: usize, needs: usize) -> S
         crashes: 1,
         timeout: 4,
         last_tick: 3,
+        mutation: None,
     }
 }
 
@@ -173,6 +176,29 @@ fn writes_fail_nodes_vanish_and_reading_takes_long() {
     }
 }
 
+/// A walk that finds no mistake proves nothing.
+#[test]
+fn the_walk_finds_every_mistake_that_is_made_on_purpose() {
+    let single = |needs| scenario("mistaken", Method::SingleNode, 1, needs);
+    let faulty = |needs| Scenario { faults: true, pdb: false, annotations: false, ..single(needs) };
+    let cases = [
+        (Mutation::DeletesWithoutLooking, single(0), "a protected pod that had landed"),
+        (Mutation::DoesNotSettle, single(0), "a protected pod that had landed"),
+        (Mutation::DeletesAnyVersion, single(0), "deleted without note and taint"),
+        (Mutation::GivesUpOnSpentBudgets, single(1), "dropped for no lasting reason"),
+        (Mutation::NeverGivesUp, faulty(0), "stuck in"),
+        (Mutation::ForgetsLateOrders, faulty(1), "stuck in"),
+        (Mutation::KeepsUnusedReplacements, single(1), "an orphaned replacement"),
+    ];
+    for (mutation, scenario, words) in cases {
+        let mistaken = Scenario { mutation: Some(mutation), ..scenario };
+        let walk = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| explore(&mistaken)));
+        let found = walk.err().unwrap_or_else(|| panic!("{mutation:?} was not found"));
+        let said = found.downcast_ref::<String>().cloned().unwrap_or_default();
+        assert!(said.contains(words), "{mutation:?}: {said}");
+    }
+}
+
 /// Every command ends, whatever goes on for ever.
 #[test]
 fn a_command_ends_in_every_lasting_world() {
@@ -209,7 +235,6 @@ fn a_command_ends_in_every_lasting_world() {
                 if what != "the replacement never comes" {
                     world = scenario.after(&world, Event::NewIsReady);
                 }
-                world.nodes.iter_mut().filter(|node| node.tainted).for_each(|node| node.guarded = false);
             }
             assert!(world.ended.is_some(), "{what}, {method}: {world:?}");
         }

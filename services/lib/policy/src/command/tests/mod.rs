@@ -30,6 +30,7 @@ fn member(name: &str) -> Member {
         marked: false,
         lost: false,
         refused: None,
+        stuck: false,
         looked: None,
         obstacle: None,
         newcomers: Vec::new(),
@@ -41,7 +42,13 @@ fn taken(name: &str) -> Member {
 }
 
 fn replacement(initialized: Option<i64>) -> Replacement {
-    Replacement { claim: Arc::from("new"), leaving: false, initialized: initialized.map(at), used: false }
+    Replacement {
+        claim: Arc::from("new"),
+        leaving: false,
+        initialized: initialized.map(at),
+        used: false,
+        stuck: false,
+    }
 }
 
 fn view(method: Method, needs: usize, members: Vec<Member>) -> View {

@@ -1,7 +1,7 @@
 //! Our process in the small world: it sees what the objects say, asks [`next_step`], and writes one thing at a time. What must
 //! hold at the irreversible step is asserted here.
 
-use super::world::{End, Mind, New, Node, Process, Scenario, Seen, World, Write};
+use super::world::{End, Mind, Mutation, New, Node, Process, Scenario, Seen, World, Write};
 use super::*;
 use crate::method::Class;
 
@@ -20,7 +20,7 @@ impl Scenario {
 
     fn act(&self, world: &mut World, valid: bool, slow: bool) {
         if world.ended.is_some() {
-            return;
+            return self.sweep(world);
         }
         let Process::Alive(mind) = &mut world.process else { return };
         if let Some(&write) = mind.writes.first() {
@@ -34,6 +34,19 @@ impl Scenario {
         let mut mind = mind.clone();
         self.decide(world, &mut mind, valid, slow);
         world.process = Process::Alive(mind);
+    }
+
+    /// After the end: what came late.
+    fn sweep(&self, world: &mut World) {
+        if self.is_orphaned(world) && self.mutation != Some(Mutation::ForgetsLateOrders) {
+            world.replacement = New::Failing;
+        }
+    }
+
+    /// The replacement belongs to nobody, as far as the process that took the command back can know.
+    pub(super) fn is_orphaned(&self, world: &World) -> bool {
+        let Process::Alive(mind) = &world.process else { return false };
+        world.ended == Some(End::RolledBack) && !world.kept && !orphans(&self.view(world, mind)).is_empty()
     }
 
     fn is_refused(&self, world: &World, write: Write) -> bool {
@@ -50,8 +63,11 @@ impl Scenario {
         if let Write::Release(i) = write {
             mind.members.retain(|member| *member != i);
         }
-        if let Some(i) = write.node() {
-            mind.seen[i].failures = 0;
+        // Taking off is one write until its last part is done.
+        match write {
+            Write::Unmark(_) | Write::Untaint(_) => {}
+            _ if write.takes_back() => write.node().into_iter().for_each(|i| mind.seen[i].not_undone = 0),
+            _ => write.node().into_iter().for_each(|i| mind.seen[i].failures = 0),
         }
         self.write(world, write);
     }
@@ -60,14 +76,31 @@ impl Scenario {
     pub(super) fn fail(&self, world: &mut World) -> bool {
         let Process::Alive(mind) = &mut world.process else { return false };
         let Some(write) = mind.writes.first().copied() else { return false };
+        let more = |failures: u8| (failures + 1).min(MOST_FAILURES);
+        // A replacement is dropped only when all reasons are off.
+        let dropping = mind.writes.contains(&Write::DropNew);
         match write.node() {
-            None => drop(mind.writes.remove(0)),
+            _ if dropping => {
+                mind.writes.clear();
+                mind.undropped = more(mind.undropped);
+            }
+            None => {
+                world.late_order |= write == Write::Order;
+                mind.writes.remove(0);
+            }
             Some(i) => {
-                // A replacement is dropped only when all reasons are off.
-                let dropping = mind.writes.contains(&Write::DropNew);
-                mind.writes.retain(|other| !dropping && other.node() != Some(i));
-                mind.seen[i].failures = (mind.seen[i].failures + 1).min(MOST_FAILURES);
-                world.excused |= mind.seen[i].failures == MOST_FAILURES;
+                let releasing = mind.writes.contains(&Write::Release(i));
+                mind.writes.retain(|other| other.node() != Some(i));
+                let seen = &mut mind.seen[i];
+                if write.takes_back() {
+                    seen.not_undone = more(seen.not_undone);
+                    if releasing && seen.not_undone == MOST_FAILURES {
+                        mind.members.retain(|member| *member != i);
+                    }
+                } else {
+                    seen.failures = more(seen.failures);
+                }
+                world.excused |= seen.failures == MOST_FAILURES;
             }
         }
         true
@@ -78,14 +111,16 @@ impl Scenario {
         let traces = |node: &Node| node.noted || node.tainted || node.marked;
         if view.members.is_empty() && !mind.plan {
             // Nothing to take over; what an interrupted roll-back left is swept, and what was released is taken over anew.
-            let noted = |i: &usize| world.nodes[*i].noted && !world.nodes[*i].gone;
+            // What could not be written is left for later.
+            let given_up: Vec<bool> = mind.seen.iter().map(|seen| self.is_stuck(seen.not_undone)).collect();
+            let noted = |i: &usize| world.nodes[*i].noted && !world.nodes[*i].gone && !given_up[*i];
             mind.members = (0..self.nodes).filter(noted).collect();
             if !mind.members.is_empty() {
                 return;
             }
             let all: Vec<Member> = (0..self.nodes).map(|i| self.member(world, mind, i)).collect();
             let stray = strays(&all);
-            let named = |i: &usize| stray.contains(&all[*i].claim);
+            let named = |i: &usize| stray.contains(&all[*i].claim) && !given_up[*i];
             mind.writes =
                 (0..self.nodes).filter(named).flat_map(|i| [Write::Unmark(i), Write::Untaint(i)]).collect();
             if mind.writes.is_empty() {
@@ -105,7 +140,7 @@ impl Scenario {
         }
         let view = self.view(world, mind);
         let index = |claim: &Arc<str>| claim.parse::<usize>().unwrap();
-        match next_step(&view, &self.timing(), at(world.time)) {
+        match self.mutated(next_step(&view, &self.timing(), at(world.time)), &view) {
             Step::Wait { .. } => {}
             Step::Validate if valid => mind.validated = true,
             Step::Validate => mind.giving_up = true,
@@ -126,7 +161,7 @@ impl Scenario {
                         protected: self.is_protected(world, i) || (here && !self.has_own_pods()),
                         pdb_closed: self.waits_for_pdb(world) && self.method.class() == Class::Graceful,
                         landed: here && mind.plan,
-                        failures: mind.seen[i].failures,
+                        ..mind.seen[i]
                     };
                     world.nodes[i].changed_since_look = false;
                 }
@@ -147,8 +182,12 @@ impl Scenario {
                     _ => 0,
                 };
                 for i in claims.iter().map(index) {
-                    let fresh =
-                        mind.seen[i].looked.is_some_and(|looked| looked >= ready && world.time - looked <= 1);
+                    // Whoever skips the look is found by what it does.
+                    let skips = self.mutation == Some(Mutation::DeletesWithoutLooking);
+                    let fresh = skips
+                        || mind.seen[i]
+                            .looked
+                            .is_some_and(|looked| looked >= ready && world.time - looked <= 1);
                     assert!(fresh, "{}: deletes without having looked right before: {world:?}", self.name);
                     mind.writes.push(Write::Delete(i, world.nodes[i].version));
                 }
@@ -165,19 +204,44 @@ impl Scenario {
                 mind.writes.push(Write::DropNew);
             }
             Step::Undo { claims, .. } => {
-                let partly = self.method.may_shrink() && claims.len() < mind.members.len() && !mind.giving_up;
                 for i in claims.iter().map(index) {
                     mind.writes.extend([Write::Unmark(i), Write::Untaint(i), Write::Unnote(i)]);
-                    mind.writes.extend(partly.then_some(Write::Release(i)));
                 }
-                mind.giving_up |= !partly;
+                mind.giving_up = true;
+            }
+            Step::Release { claims, .. } => {
+                for i in claims.iter().map(index) {
+                    let back = [Write::Unmark(i), Write::Untaint(i), Write::Unnote(i), Write::Release(i)];
+                    mind.writes.extend(back);
+                }
             }
             Step::Done => world.ended = Some(End::Done),
             Step::RolledBack(_) => {
-                let left = world.nodes.iter().any(|node| !node.leaving && traces(node));
+                let left = world.nodes.iter().any(|node| !node.leaving && !node.guarded && traces(node));
                 assert!(!left, "{}: rolled back with traces left: {world:?}", self.name);
                 world.ended = Some(End::RolledBack);
+                world.kept = matches!(world.replacement, New::Coming | New::Ready { .. });
             }
+        }
+    }
+
+    fn is_stuck(&self, failures: u8) -> bool {
+        failures == MOST_FAILURES && self.mutation != Some(Mutation::NeverGivesUp)
+    }
+
+    fn mutated(&self, step: Step, view: &View) -> Step {
+        match (self.mutation, step) {
+            (Some(Mutation::DeletesWithoutLooking), Step::Look(claims))
+                if view.replacements.len() >= view.needs =>
+            {
+                Step::Delete(claims)
+            }
+            (Some(Mutation::KeepsUnusedReplacements), Step::Drop { why, .. }) => {
+                let traced = view.members.iter().filter(|member| member.has_traces());
+                let claims: Vec<Arc<str>> = traced.map(|member| Arc::clone(&member.claim)).collect();
+                if claims.is_empty() { Step::RolledBack(why) } else { Step::Undo { claims, why } }
+            }
+            (_, step) => step,
         }
     }
 
@@ -219,7 +283,7 @@ impl Scenario {
 
     /// Refused when the claim is another than the one that was decided about.
     pub(super) fn delete(&self, world: &mut World, i: usize, version: u8, late: bool) {
-        if world.nodes[i].version == version {
+        if world.nodes[i].version == version || self.mutation == Some(Mutation::DeletesAnyVersion) {
             self.check_delete(world, i, late);
             self.on(world, i, |node| node.leaving = true);
         }
@@ -259,10 +323,11 @@ impl Scenario {
     fn member(&self, world: &World, mind: &Mind, i: usize) -> Member {
         let node = world.nodes[i];
         let seen = mind.seen[i];
-        let spent = Blocked::Pdb {
-            pod: "default/own".to_owned(),
-            block: PdbBlock::Spent { budget: "default/all".to_owned(), healthy: 1, desired: 1 },
+        let block = match self.mutation {
+            Some(Mutation::GivesUpOnSpentBudgets) => PdbBlock::Several(vec!["default/all".to_owned()]),
+            _ => PdbBlock::Spent { budget: "default/all".to_owned(), healthy: 1, desired: 1 },
         };
+        let spent = Blocked::Pdb { pod: "default/own".to_owned(), block };
         let protected = seen.protected.then_some(Blocked::NodeAnnotation);
         Member {
             leaving: node.leaving,
@@ -271,6 +336,7 @@ impl Scenario {
             marked: node.marked,
             lost: node.lost,
             refused: (seen.failures == MOST_FAILURES).then(|| "forbidden".to_owned()),
+            stuck: self.is_stuck(seen.not_undone),
             looked: seen.looked.map(at),
             obstacle: protected.or_else(|| seen.pdb_closed.then_some(spent)),
             newcomers: if seen.landed { vec!["default/late".to_owned()] } else { Vec::new() },
@@ -283,6 +349,7 @@ impl Scenario {
         let new = |initialized: Option<i64>, used, leaving| Replacement {
             used,
             leaving,
+            stuck: self.is_stuck(mind.undropped),
             ..replacement(initialized)
         };
         let replacements = match world.replacement {
@@ -316,6 +383,10 @@ impl Scenario {
 }
 
 impl Write {
+    fn takes_back(self) -> bool {
+        matches!(self, Self::Unmark(_) | Self::Untaint(_) | Self::Unnote(_) | Self::Release(_))
+    }
+
     /// The member it is about.
     fn node(self) -> Option<usize> {
         match self {

@@ -150,7 +150,7 @@ fn a_node_that_cannot_be_written_or_is_gone_ends_the_command_or_leaves_it() {
         let Step::Undo { claims: undone, .. } = step(&view, 21) else { panic!("must be taken back") };
         assert_eq!(undone, claims(&["a", "b"]));
         view.method = Method::Emptiness;
-        let Step::Undo { claims: undone, .. } = step(&view, 21) else { panic!("one goes back") };
+        let Step::Release { claims: undone, .. } = step(&view, 21) else { panic!("one goes back") };
         assert_eq!(undone, claims(&["b"]), "the others go on");
     }
 }
@@ -187,10 +187,73 @@ fn of_empty_nodes_only_those_that_are_not_any_more_go_back() {
     let busy = Member { obstacle: Some(Blocked::NotEmpty { pods: 1 }), ..taken("b") };
     let mut view = under_way(0, vec![taken("a"), busy]);
     view.method = Method::Emptiness;
-    let Step::Undo { claims: undone, .. } = step(&view, 21) else { panic!("one goes back") };
+    let Step::Release { claims: undone, .. } = step(&view, 21) else { panic!("one goes back") };
     assert_eq!(undone, claims(&["b"]));
     view.members.pop();
     assert_eq!(step(&view, 21), Step::Delete(claims(&["a"])));
+}
+
+#[test]
+fn taking_back_ends_although_something_cannot_be_written() {
+    let why = Why::Cancelled;
+    let mut view = under_way(1, vec![taken("a"), taken("b")]);
+    view.memory.giving_up = Some(why.clone());
+    assert_eq!(step(&view, 30), drop_new(why.clone()));
+    view.replacements[0].stuck = true;
+    assert_eq!(step(&view, 31), Step::Undo { claims: claims(&["a", "b"]), why: why.clone() });
+    view.members[0].stuck = true;
+    assert_eq!(step(&view, 32), Step::Undo { claims: claims(&["b"]), why: why.clone() });
+    view.members[1] = member("b");
+    assert_eq!(step(&view, 33), Step::RolledBack(why), "the others do not wait for it");
+}
+
+#[test]
+fn a_replacement_that_came_after_its_command_was_taken_back_is_an_orphan_unless_it_is_needed() {
+    let mut ended = under_way(1, vec![member("a")]);
+    assert_eq!(orphans(&ended), claims(&["new"]));
+    ended.replacements[0].used = true;
+    assert!(orphans(&ended).is_empty(), "pods are on it");
+    ended.replacements[0] = Replacement { stuck: true, ..replacement(None) };
+    assert!(orphans(&ended).is_empty(), "it was tried");
+    ended.replacements = vec![replacement(None)];
+    ended.members[0].leaving = true;
+    assert!(orphans(&ended).is_empty(), "the pods of a need it");
+    ended.members.clear();
+    assert!(orphans(&ended).is_empty(), "as do those of a node that is gone");
+}
+
+#[test]
+fn what_a_person_sees_follows_from_the_next_step() {
+    let stage = |view: &View, seconds| step(view, seconds).stage(view);
+    let mut life = view(Method::SingleNode, 1, vec![member("a")]);
+    assert_eq!((stage(&life, 0), stage(&life, 15)), (Stage::Proposed, Stage::Proposed));
+    life.memory.validated = true;
+    assert_eq!(stage(&life, 15), Stage::Taking);
+    life = under_way(1, vec![Member { marked: false, ..taken("a") }]);
+    life.members[0].looked = None;
+    life.replacements.clear();
+    assert_eq!(stage(&life, 16), Stage::Settling);
+    assert_eq!(stage(&life, 17), Stage::Settling, "its pods are read");
+    looked(&mut life, 20);
+    assert_eq!(stage(&life, 20), Stage::Ordering);
+    life.replacements = vec![replacement(None)];
+    assert_eq!(stage(&life, 20), Stage::Taking);
+    life.members[0].marked = true;
+    assert_eq!(stage(&life, 21), Stage::Waiting);
+    life.replacements = vec![replacement(Some(30))];
+    life.memory.ready = Some(at(30));
+    assert_eq!(stage(&life, 30), Stage::Waiting, "its pods are read once more");
+    looked(&mut life, 30);
+    assert_eq!(stage(&life, 30), Stage::Removing);
+    let mut back = life.clone();
+    back.memory.giving_up = Some(Why::Cancelled);
+    assert_eq!(stage(&back, 31), Stage::RollingBack);
+    back.replacements.clear();
+    assert_eq!(stage(&back, 31), Stage::RollingBack);
+    back.members = vec![member("a")];
+    assert_eq!(stage(&back, 31), Stage::RolledBack);
+    life.members[0].leaving = true;
+    assert_eq!(stage(&life, 31), Stage::Done);
 }
 
 #[test]

@@ -3,9 +3,28 @@
 //!
 //! One tick is a second. The scheduler acts on a view that is at most one tick old, which is what the settle time assumes. An
 //! annotation comes once, the budget closes twice; more of the same adds no new order. Writes fail, the API server refuses every
-//! change of a Node, a Node goes while its claim stays, and reading pods takes long.
+//! change of a Node, a Node goes while its claim stays, reading pods takes long, and an order is carried out late.
 
 use super::*;
+
+/// A mistake that the walk must find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mutation {
+    /// Deletes where the pods were to be read once more.
+    DeletesWithoutLooking,
+    /// Reads pods as soon as the taint is written.
+    DoesNotSettle,
+    /// Deletes whatever version the claim has.
+    DeletesAnyVersion,
+    /// Takes a spent PodDisruptionBudget for something that holds a node for good.
+    GivesUpOnSpentBudgets,
+    /// Tries for ever to take off what cannot be taken off.
+    NeverGivesUp,
+    /// Leaves replacements alone that come after the end.
+    ForgetsLateOrders,
+    /// Takes everything back but the replacement.
+    KeepsUnusedReplacements,
+}
 
 #[derive(Clone, Debug)]
 pub(super) struct Scenario {
@@ -25,6 +44,7 @@ pub(super) struct Scenario {
     pub(super) timeout: i64,
     /// Exploration stops advancing the clock here.
     pub(super) last_tick: i64,
+    pub(super) mutation: Option<Mutation>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,11 +61,17 @@ pub(super) struct World {
     pub(super) process: Process,
     /// Deletions that a process had sent when it lost the lead, and that the API server has not seen yet.
     pub(super) late_deletions: Vec<(usize, u8)>,
+    /// An order that a process had sent and heard nothing of.
+    pub(super) late_order: bool,
+    /// A process took over what another had taken back in part: it cannot know what became of the rest.
+    pub(super) blind: bool,
+    /// The replacement was there when the command ended.
+    pub(super) kept: bool,
     pub(super) crashes: u8,
     /// Writes that failed, and reads that took too long.
     pub(super) failures: u8,
     pub(super) slow_reads: u8,
-    /// Something happened that may cost a replacement: a protected pod, a lost node, a failed or refused write.
+    /// Something happened that may cost a replacement: a protected pod, a lost node, a failed or refused write, a late order.
     pub(super) excused: bool,
     pub(super) others_deleted: bool,
     pub(super) ended: Option<End>,
@@ -103,6 +129,8 @@ pub(super) struct Mind {
     pub(super) ready: Option<i64>,
     pub(super) stale_reads: u8,
     pub(super) giving_up: bool,
+    /// Failures in a row to drop the replacement.
+    pub(super) undropped: u8,
     /// Per node.
     pub(super) seen: Vec<Seen>,
     pub(super) writes: Vec<Write>,
@@ -115,8 +143,9 @@ pub(super) struct Seen {
     pub(super) protected: bool,
     pub(super) pdb_closed: bool,
     pub(super) landed: bool,
-    /// Writes that failed in a row.
+    /// Writes that failed in a row, and those that take something back.
     pub(super) failures: u8,
+    pub(super) not_undone: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -152,6 +181,7 @@ pub(super) enum Event {
     Crash,
     Restart,
     LateDeletion,
+    LateOrder,
     Tick,
     SchedulerBinds(usize),
     Annotate(usize),
@@ -191,6 +221,9 @@ impl Scenario {
                 ..Mind::default()
             }),
             late_deletions: Vec::new(),
+            late_order: false,
+            blind: false,
+            kept: false,
             crashes: 0,
             failures: 0,
             slow_reads: 0,
@@ -203,7 +236,7 @@ impl Scenario {
     pub(super) fn timing(&self) -> Timing {
         Timing {
             validation: SignedDuration::from_secs(1),
-            settle: SignedDuration::from_secs(1),
+            settle: SignedDuration::from_secs(i64::from(self.mutation != Some(Mutation::DoesNotSettle))),
             fresh: SignedDuration::from_secs(1),
             timeout: SignedDuration::from_secs(self.timeout),
         }
@@ -211,9 +244,9 @@ impl Scenario {
 
     pub(super) fn events(&self, world: &World) -> Vec<Event> {
         if world.ended.is_some() {
-            return vec![Event::LateDeletion];
+            return vec![Event::LateDeletion, Event::LateOrder, Event::Pass];
         }
-        let mut events = vec![Event::Pass, Event::Restart, Event::LateDeletion];
+        let mut events = vec![Event::Pass, Event::Restart, Event::LateDeletion, Event::LateOrder];
         if let Process::Alive(Mind { validated: false, .. }) = world.process {
             events.push(Event::PassRefused);
         }
@@ -275,6 +308,7 @@ impl Scenario {
                         _ => None,
                     };
                     world.late_deletions.extend(mind.writes.iter().filter_map(sent));
+                    world.late_order |= mind.writes.contains(&Write::Order);
                     world.process = Process::Dead;
                     world.crashes += 1;
                 }
@@ -285,11 +319,20 @@ impl Scenario {
                     self.delete(&mut world, i, version, true);
                 }
             }
+            Event::LateOrder => {
+                let free = matches!(world.replacement, New::None | New::Gone);
+                if std::mem::take(&mut world.late_order) && free {
+                    world.replacement = New::Coming;
+                    world.excused = true;
+                }
+            }
             Event::Restart => {
                 if world.process == Process::Dead {
                     let noted = |i: &usize| world.nodes[*i].noted && !world.nodes[*i].gone;
+                    let members: Vec<usize> = (0..self.nodes).filter(noted).collect();
+                    world.blind |= members.len() < self.nodes;
                     world.process = Process::Alive(Mind {
-                        members: (0..self.nodes).filter(noted).collect(),
+                        members,
                         seen: vec![Seen::default(); self.nodes],
                         ..Mind::default()
                     });
