@@ -52,11 +52,18 @@ pub(crate) struct Told {
 pub(crate) struct Probes {
     peers: Peers,
     metrics: Metrics,
+    /// No what-if is answered from a state without the NodeClaims in this version.
+    claims_version: u64,
 }
 
 impl Probes {
     pub(crate) fn new(peers: Peers, metrics: Metrics) -> Self {
-        Self { peers, metrics }
+        Self { peers, metrics, claims_version: 0 }
+    }
+
+    /// What was written on NodeClaims up to this version is part of every answer.
+    pub(crate) fn not_older_than(&self, claims_version: u64) -> Self {
+        Self { claims_version, ..self.clone() }
     }
 
     fn client(caller: Caller) -> ProvisionerClient<Caller> {
@@ -66,7 +73,7 @@ impl Probes {
     pub(crate) async fn ask(&self, question: &Question) -> Result<pb::SimulateResponse, Status> {
         self.metrics.probes.inc();
         let mut client = Self::client(self.peers.any().deadline(STREAM));
-        Ok(client.simulate(request(question)).await?.into_inner())
+        Ok(client.simulate(request(question, self.claims_version)).await?.into_inner())
     }
 
     /// All at once, spread over the replicas that are there: every replica works on its share of one stream. One answer for
@@ -92,7 +99,7 @@ impl Probes {
             .iter()
             .map(|&index| pb::SimulateManyRequest {
                 id: index as u64,
-                request: Some(request(&questions[index])),
+                request: Some(request(&questions[index], self.claims_version)),
             })
             .collect();
         self.metrics.probes.inc_by(asked.len() as u64);

@@ -71,7 +71,8 @@ pub(crate) fn planned_nodes(proposal: &Proposal<Planned>, pool: &Arc<str>) -> Ve
     proposal.planned.iter().map(|planned| planned.0.clone()).collect()
 }
 
-pub(crate) fn request(question: &Question) -> SimulateRequest {
+/// `claims_version`: of the newest NodeClaim that the answer must know.
+pub(crate) fn request(question: &Question, claims_version: u64) -> SimulateRequest {
     let purpose = match question.purpose {
         Purpose::Consolidation => SimulationPurpose::Consolidation,
         Purpose::Drift => SimulationPurpose::Drift,
@@ -80,6 +81,7 @@ pub(crate) fn request(question: &Question) -> SimulateRequest {
         remove_nodes: question.remove.iter().map(|node| node.to_string()).collect(),
         purpose: purpose.into(),
         replacement_below_micro_usd: question.below.get().max(0),
+        min_claim_version: claims_version,
         ..SimulateRequest::default()
     }
 }

@@ -72,7 +72,7 @@ impl Actor {
             self.metrics.passes.completed(now);
             return;
         }
-        let probes = self.probes.clone();
+        let probes = self.probes.not_older_than(self.cluster.claims_version());
         let span = tracing::info_span!(parent: None, "look for nodes to remove", candidates = situation.entries.len());
         let search = async move {
             let found = simulation::search(&situation, &probes).await;

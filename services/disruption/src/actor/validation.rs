@@ -54,7 +54,8 @@ impl Actor {
             }
         }
         let Some(command) = self.commands.get(id) else { return };
-        let (probes, span) = (self.probes.clone(), command.span.clone());
+        let (probes, span) =
+            (self.probes.not_older_than(self.cluster.claims_version()), command.span.clone());
         if let Some(command) = self.commands.get_mut(id) {
             command.open = 1;
             command.validating = true;

@@ -135,6 +135,11 @@ impl ClusterState {
         self.claims.values()
     }
 
+    /// Of the newest NodeClaim, also where only the answer to a write of ours tells of it.
+    pub(crate) fn claims_version(&self) -> u64 {
+        self.claims.values().filter_map(|claim| claim.resource_version.parse().ok()).max().unwrap_or(0)
+    }
+
     pub(crate) fn pool(&self, name: &str) -> Option<&Arc<NodePool>> {
         self.pools.get(name)
     }

@@ -117,6 +117,7 @@ fn the_answers_to_writes_are_not_undone_by_a_list_that_was_made_before_them() {
     assert!(cluster.node("n").unwrap().tainted, "a list that says otherwise is the older");
     assert!(cluster.node("m").is_some());
     assert!(cluster.claims_of("c1").any(|claim| claim.note.is_some()));
+    assert_eq!(cluster.claims_version(), 10, "and a what-if must know of it");
     let version = || cluster.pool("general").unwrap().metadata.resource_version.clone();
     assert_eq!(version().as_deref(), Some("11"));
 

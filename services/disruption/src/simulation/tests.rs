@@ -231,7 +231,7 @@ impl Simulate for Provisioner<'_> {
         questions: &[Question],
     ) -> Result<Vec<Result<SimulateResponse, String>>, Status> {
         let answer = |question: &Question| {
-            let asked: pb::SimulateRequest = request(question);
+            let asked: pb::SimulateRequest = request(question, 0);
             let ids: Vec<NodeId> =
                 asked.remove_nodes.iter().filter_map(|node| self.snapshot.node_id(node)).collect();
             let below = asked.replacement_below_micro_usd;

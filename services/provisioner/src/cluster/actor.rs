@@ -259,6 +259,10 @@ impl Actor {
             && synced == old.synced
             && self.state.offer.catalog_version == old.catalog_version
         {
+            let claims_version = self.state.claims_version;
+            if claims_version > old.claims_version {
+                self.latest.send_replace(Arc::new(ClusterView { claims_version, ..(*old).clone() }));
+            }
             return Ok(());
         }
         let node_changes = delta
@@ -304,6 +308,7 @@ impl Actor {
             at: Timestamp::now(),
             synced,
             catalog_version: state.offer.catalog_version,
+            claims_version: state.claims_version,
             snapshot,
             pools: if delta.nodes.is_empty() { Arc::clone(&old.pools) } else { Arc::new(state.usage()) },
             nodes,

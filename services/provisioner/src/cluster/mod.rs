@@ -32,6 +32,7 @@ mod time;
 mod view;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::NodeClaim;
 use jiff::{SignedDuration, Timestamp};
@@ -64,6 +65,9 @@ pub(crate) struct ClusterHandle {
     latest: watch::Receiver<Arc<ClusterView>>,
     inbox: mpsc::Sender<Message>,
 }
+
+/// A watch is behind the API server by less, unless something is wrong with it.
+const CATCH_UP: Duration = Duration::from_secs(5);
 
 /// Twice the longest batch, at least ten seconds.
 pub(crate) fn nomination_window(settings: &Settings) -> SignedDuration {
@@ -121,6 +125,18 @@ impl ClusterHandle {
         }
         // The actor is gone, and the process is ending.
         self.latest()
+    }
+
+    /// A fresh view that has the NodeClaims in this version at least; `None` where the watch does not show it in time.
+    pub(crate) async fn with_claims(&self, version: u64) -> Option<Arc<ClusterView>> {
+        let view = self.fresh().await;
+        if view.claims_version >= version {
+            return Some(view);
+        }
+        let mut views = self.latest.clone();
+        let shown = views.wait_for(|view| view.claims_version >= version);
+        let shown = tokio::time::timeout(CATCH_UP, shown).await.ok()?.ok()?;
+        Some(Arc::clone(&shown))
     }
 
     /// Claims that were just created, or may have been (they have no UID), count from now on, also before a watch shows them.

@@ -57,6 +57,8 @@ pub(super) struct State {
     pub(super) launches: Launches,
     /// How long room is kept on a node that has just become ready.
     pub(super) window: SignedDuration,
+    /// Highest resourceVersion of a NodeClaim that the watch has shown.
+    pub(super) claims_version: u64,
     /// Claims that we made and no watch has shown yet.
     pub(super) assumed: FxHashMap<Arc<str>, Timestamp>,
     /// Those of them that it is time to look up.
@@ -241,6 +243,7 @@ impl State {
     }
 
     pub(super) fn claim(&mut self, change: Change<NodeClaim>, now: Timestamp) {
+        self.claims_version = self.claims_version.max(newest(&change));
         match change {
             Change::Applied(claim) => self.take_claim(claim, now),
             Change::Deleted(claim) => {
@@ -491,4 +494,15 @@ impl Delta {
             self.changes.push(change);
         }
     }
+}
+
+/// The highest resourceVersion of a change; versions of one kind can be ordered.
+fn newest(change: &Change<NodeClaim>) -> u64 {
+    let objects = match change {
+        Change::Applied(claim) | Change::Deleted(claim) => std::slice::from_ref(claim),
+        Change::Reset(all) => all.as_slice(),
+    };
+    let versions =
+        objects.iter().filter_map(|claim| claim.metadata.resource_version.as_deref()?.parse().ok());
+    versions.max().unwrap_or(0)
 }

@@ -492,3 +492,49 @@ fn a_pod_that_a_new_list_does_not_show_is_gone_once_the_list_is_complete() {
     state.pod(Streamed::Listed, at(1));
     assert_eq!(state.pending().len(), 1);
 }
+
+#[test]
+fn the_state_knows_the_newest_nodeclaim_that_a_watch_has_shown() {
+    let mut state = State::default();
+    let claim = |version: &str| claim("c", &[], json!({"metadata": {"resourceVersion": version}}));
+    state.claim(Change::Applied(claim("7")), at(0));
+    assert_eq!(state.claims_version, 7);
+    state.claim(Change::Deleted(claim("12")), at(0));
+    state.claim(Change::Reset(vec![claim("9")]), at(0));
+    assert_eq!(state.claims_version, 12, "an older list shows nothing newer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_waits_for_the_nodeclaims_that_it_is_about_and_gets_no_older_state() {
+    let view =
+        |claims_version| Arc::new(super::ClusterView { claims_version, ..super::ClusterView::empty() });
+    let (publish, latest) = tokio::sync::watch::channel(view(3));
+    let (inbox, mut messages) = tokio::sync::mpsc::channel(8);
+    let handle = super::ClusterHandle { latest, inbox };
+    let ask = |version| {
+        let handle = handle.clone();
+        async move { handle.with_claims(version).await.map(|view| view.claims_version) }
+    };
+    let serve = async {
+        while let Some(message) = messages.recv().await {
+            if let super::Message::Fresh(reply) = message {
+                let _ = reply.send(Arc::clone(&publish.borrow()));
+            }
+        }
+    };
+    let questions = async {
+        assert_eq!(ask(3).await, Some(3));
+        let (shown, ()) = tokio::join!(ask(5), async {
+            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            publish.send_replace(view(4));
+            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            publish.send_replace(view(6));
+        });
+        assert_eq!(shown, Some(6), "not the state in between");
+        assert_eq!(ask(7).await, None, "nothing rather than something older");
+    };
+    tokio::select! {
+        () = serve => unreachable!("the questions come first"),
+        () = questions => {}
+    }
+}

@@ -26,6 +26,8 @@ pub(crate) struct ClusterView {
     pub(crate) synced: bool,
     /// As pricing-cache counts.
     pub(crate) catalog_version: u64,
+    /// Highest resourceVersion of a NodeClaim that is in it.
+    pub(crate) claims_version: u64,
     /// Ready for questions.
     pub(crate) snapshot: Snapshot,
     /// All nodes, and claims whose node has not joined, by name (the claim's until the node has registered).
@@ -157,6 +159,7 @@ impl ClusterView {
             at: Timestamp::UNIX_EPOCH,
             synced: false,
             catalog_version: 0,
+            claims_version: 0,
             snapshot: Snapshot::build(model::pool::ClusterInput::default()),
             nodes: Arc::default(),
             pools: Arc::default(),

@@ -59,7 +59,18 @@ struct Handler {
 impl Handler {
     /// The cluster as it is now; nothing is answered from a half-filled one.
     async fn view(&self) -> Result<Arc<ClusterView>, Status> {
-        let view = self.deps.cluster.fresh().await;
+        self.view_with(0).await
+    }
+
+    /// The same, with the NodeClaims in this version at least: what a caller has written is part of its answer.
+    async fn view_with(&self, claims_version: u64) -> Result<Arc<ClusterView>, Status> {
+        let view = self.deps.cluster.with_claims(claims_version).await;
+        let view = view.ok_or_else(|| {
+            errors::unavailable(
+                "NOT_YET",
+                format!("this replica has not seen NodeClaims in version {claims_version} yet; ask again"),
+            )
+        })?;
         if view.synced {
             return Ok(view);
         }
@@ -90,8 +101,10 @@ impl Provisioner for Handler {
         &self,
         request: Request<SimulateRequest>,
     ) -> Result<Response<SimulateResponse>, Status> {
-        let question = simulate::Question::read(request.into_inner())?;
-        let view = self.view().await?;
+        let request = request.into_inner();
+        let claims_version = request.min_claim_version;
+        let question = simulate::Question::read(request)?;
+        let view = self.view_with(claims_version).await?;
         let view = simulate::with_added(view, &question).await?;
         let (settings, replica) = (Arc::clone(&self.deps.settings), Arc::clone(&self.deps.replica));
         let answer =
@@ -106,14 +119,18 @@ impl Provisioner for Handler {
         request: Request<Streaming<SimulateManyRequest>>,
     ) -> Result<Response<Self::SimulateManyStream>, Status> {
         let view = self.view().await?;
-        let deps = self.deps.clone();
+        let handler = self.clone();
         let at_once = std::thread::available_parallelism().map_or(2, usize::from);
         // Dropped with the stream of answers, when the caller disconnects: so are the questions that are being computed.
         let answers = request.into_inner().enumerate().map(move |(index, asked)| {
-            let (view, deps) = (Arc::clone(&view), deps.clone());
+            let (view, handler) = (Arc::clone(&view), handler.clone());
             async move {
                 limits::check_question(index)?;
-                simulate::one_of_many(view, deps, asked?).await
+                let asked = asked?;
+                let wanted = asked.request.as_ref().map_or(0, |request| request.min_claim_version);
+                let view =
+                    if view.claims_version >= wanted { view } else { handler.view_with(wanted).await? };
+                simulate::one_of_many(view, handler.deps, asked).await
             }
         });
         Ok(Response::new(answers.buffer_unordered(at_once).boxed()))
