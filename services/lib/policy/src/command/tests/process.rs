@@ -107,6 +107,12 @@ impl Scenario {
     }
 
     fn decide(&self, world: &mut World, mind: &mut Mind, valid: bool, slow: bool) {
+        // What was seen of a node matters no more once it goes back: fewer states to walk.
+        for (i, seen) in mind.seen.iter_mut().enumerate() {
+            if mind.giving_up || !mind.members.contains(&i) {
+                *seen = Seen { not_undone: seen.not_undone, ..Seen::default() };
+            }
+        }
         let view = self.view(world, mind);
         let traces = |node: &Node| node.noted || node.tainted || node.marked;
         if view.members.is_empty() && !mind.plan {
