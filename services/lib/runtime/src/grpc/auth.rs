@@ -9,6 +9,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     fmt,
+    net::IpAddr,
     sync::{Mutex, PoisonError},
     time::Duration,
 };
@@ -36,6 +37,8 @@ const MOST_ENTRIES: usize = 4096;
 /// Reviews of tokens never seen before, at once and a second.
 const MOST_REVIEWS_AT_ONCE: usize = 16;
 const MOST_REVIEWS_A_SECOND: u32 = 50;
+/// Of those, for calls of one address: one pod leaves new callers their reviews.
+const REVIEWS_OF_ONE_ADDRESS: u32 = 20;
 /// A token that expired longer ago than this, in seconds, is refused without asking. Not sooner: this machine's clock may be wrong.
 const CLOCK_SKEW: i64 = 15 * 60;
 
@@ -122,11 +125,12 @@ impl Authenticator {
             shared_account: None,
             known: Mutex::default(),
             asking: Semaphore::new(MOST_REVIEWS_AT_ONCE),
-            rate: PerSecond::new(MOST_REVIEWS_A_SECOND),
+            rate: PerSecond::new(MOST_REVIEWS_A_SECOND).with_share(REVIEWS_OF_ONE_ADDRESS),
         }
     }
 
-    pub(crate) async fn identify(&self, token: &str) -> Result<Identity, Error> {
+    /// `from` shows the token, where that is known.
+    pub(crate) async fn identify(&self, token: &str, from: Option<IpAddr>) -> Result<Identity, Error> {
         let key = hash(token);
         let verdict = match self.remembered(&key) {
             Some((verdict, false)) => verdict,
@@ -136,7 +140,7 @@ impl Authenticator {
             },
             None => {
                 plausible(token, &self.audience).map_err(Error::Rejected)?;
-                let verdict = self.timely(self.ask_about_new(token)).await?;
+                let verdict = self.timely(self.ask_about_new(token, from)).await?;
                 self.remember(key, token, verdict)
             }
         };
@@ -147,8 +151,8 @@ impl Authenticator {
         tokio::time::timeout(CALL_TIMEOUT, ask).await.map_err(|_| Error::Slow)?
     }
 
-    async fn ask_about_new(&self, token: &str) -> Result<Verdict, Error> {
-        if !self.rate.take() {
+    async fn ask_about_new(&self, token: &str, from: Option<IpAddr>) -> Result<Verdict, Error> {
+        if !self.rate.take_for(from) {
             return Err(Error::Crowded);
         }
         let _turn = self.asking.acquire().await.expect("the semaphore is never closed");
@@ -207,7 +211,8 @@ impl Authenticator {
             // Good tokens are few and stay: to have one forgotten must not be in the hands of strangers.
             known.retain(|_, entry| entry.verdict.is_ok());
         }
-        let believed = if verdict.is_ok() { remaining(token).min(BELIEVED) } else { DISBELIEVED };
+        let believed =
+            if verdict.is_ok() { remaining(token).min(BELIEVED) } else { DISBELIEVED };
         let entry = Known { until: now + believed, renew_at: now + RENEWED_AFTER, verdict: verdict.clone() };
         known.insert(key, entry);
         verdict

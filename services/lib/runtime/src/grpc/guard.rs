@@ -3,6 +3,7 @@
 
 use std::{
     collections::HashMap,
+    net::IpAddr,
     sync::{Mutex, PoisonError},
     time::Duration,
 };
@@ -11,7 +12,7 @@ use http::{HeaderMap, header};
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use kube::{Api, Client, api::PostParams};
 use tokio::time::Instant;
-use tonic::Status;
+use tonic::{Code, Status};
 
 use super::{
     access::{Access, Rule, is_open},
@@ -28,6 +29,11 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 const GRANT_BELIEVED: Duration = Duration::from_secs(30);
 const REFUSAL_BELIEVED: Duration = Duration::from_secs(5);
 const MOST_ENTRIES: usize = 4096;
+/// Calls that need no token, in a second.
+const MOST_OPEN: u32 = 500;
+const OPEN_OF_ONE_ADDRESS: u32 = 50;
+/// Of a path that nobody serves, in characters.
+const LONGEST_SHOWN: usize = 120;
 /// Refusals in the log; a flood of them is in the metric.
 const MOST_LOGGED_A_SECOND: u32 = 5;
 
@@ -36,8 +42,12 @@ pub(crate) struct Guard {
     access: Access,
     metrics: Metrics,
     logged: PerSecond,
+    open: PerSecond,
     check: Option<Check>,
 }
+
+/// With its reason, as in the metric.
+type Refusal = (&'static str, Status);
 
 struct Check {
     namespace: String,
@@ -68,7 +78,9 @@ impl Guard {
             reviews: Api::all(client),
             grants: Mutex::default(),
         });
-        Self { callee, access, metrics, logged: PerSecond::new(MOST_LOGGED_A_SECOND), check }
+        let logged = PerSecond::new(MOST_LOGGED_A_SECOND);
+        let open = PerSecond::new(MOST_OPEN).with_share(OPEN_OF_ONE_ADDRESS);
+        Self { callee, access, metrics, logged, open, check }
     }
 
     /// Callers with this ServiceAccount are our services; their pods' names tell which one.
@@ -79,14 +91,19 @@ impl Guard {
         self
     }
 
-    pub(crate) async fn admit(&self, path: &str, headers: &HeaderMap) -> Result<Identity, Status> {
+    /// `from` calls, where that is known.
+    pub(crate) async fn admit(
+        &self,
+        path: &str,
+        headers: &HeaderMap,
+        from: Option<IpAddr>,
+    ) -> Result<Identity, Status> {
         let Some(check) = &self.check else { return Ok(Identity::Anonymous) };
-        if is_open(path) {
-            return Ok(Identity::Anonymous);
-        }
-        // A path without a rule is a path that nobody serves: the router says so.
-        let Some(rule) = self.access.rule(path) else { return Ok(Identity::Anonymous) };
-        let verdict = self.judge(check, rule, headers).await;
+        let verdict = match self.access.rule(path) {
+            _ if is_open(path) => self.admit_anybody(from),
+            Some(rule) => self.judge(check, rule, headers, from).await,
+            None => Err(self.unknown_method(path)),
+        };
         if let Err(refusal) = &verdict {
             self.metrics.refused.get_or_create(&Reason { reason: refusal.0 }).inc();
             if self.logged.take() {
@@ -96,12 +113,30 @@ impl Guard {
         verdict.map_err(|(_, status)| status)
     }
 
+    fn admit_anybody(&self, from: Option<IpAddr>) -> Result<Identity, Refusal> {
+        if self.open.take_for(from) {
+            return Ok(Identity::Anonymous);
+        }
+        let message = format!(
+            "more than {OPEN_OF_ONE_ADDRESS} calls of health or reflection a second from one address; call less often"
+        );
+        Err(("TOO_MANY_CALLS", errors::status(Code::ResourceExhausted, "TOO_MANY_CALLS", message, [])))
+    }
+
+    /// What the router would say, and slowed down like every other refusal.
+    fn unknown_method(&self, path: &str) -> Refusal {
+        let path: String = path.chars().take(LONGEST_SHOWN).collect();
+        let message = format!("{} has no method {path}", self.callee);
+        ("UNKNOWN_METHOD", errors::status(Code::Unimplemented, "UNKNOWN_METHOD", message, []))
+    }
+
     async fn judge(
         &self,
         check: &Check,
         rule: &Rule,
         headers: &HeaderMap,
-    ) -> Result<Identity, (&'static str, Status)> {
+        from: Option<IpAddr>,
+    ) -> Result<Identity, Refusal> {
         let refuse = |reason, message: String| (reason, errors::unauthenticated(reason, message));
         let audience = self.callee.audience();
         let token = bearer(headers).ok_or_else(|| {
@@ -111,7 +146,7 @@ impl Guard {
             );
             refuse("TOKEN_MISSING", how)
         })?;
-        let identity = check.authenticator.identify(token).await.map_err(|error| match &error {
+        let identity = check.authenticator.identify(token, from).await.map_err(|error| match &error {
             Error::Rejected(_) => refuse(
                 "TOKEN_REJECTED",
                 format!("{error}; tokens for this server are made with: kubectl create token <serviceaccount> --audience {audience}"),

@@ -1,12 +1,12 @@
 //! From a TCP listener to connections that are ready for HTTP/2. Handshakes run beside each other and in bounded time, so
-//! that a silent client holds up nobody, and no single address can take all connections that there may be.
+//! that a silent client holds up nobody, and no single address can take all connections that there may be
+//! or make them faster than this service can do something else.
 
 use std::{
     collections::HashMap,
     io,
     net::IpAddr,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll},
     time::Duration,
 };
@@ -16,9 +16,12 @@ use tokio::{
     net::{TcpListener, TcpStream},
     sync::mpsc,
     task::JoinSet,
+    time::Instant,
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::transport::server::Connected;
+
+use super::places::{Place, Places};
 
 const HANDSHAKE: Duration = Duration::from_secs(5);
 const MOST_HANDSHAKES: usize = 256;
@@ -39,7 +42,8 @@ pub(crate) async fn accept<C, F>(
     F: Future<Output = io::Result<C>> + Send + 'static,
 {
     let mut handshakes: JoinSet<io::Result<Admitted<C>>> = JoinSet::new();
-    let places = Places::default();
+    let places = Places::new(MOST_CONNECTIONS, MOST_OF_ONE_ADDRESS);
+    let mut pace = Handshakes::default();
     loop {
         tokio::select! {
             biased;
@@ -57,16 +61,20 @@ pub(crate) async fn accept<C, F>(
             }
             accepted = listener.accept(), if handshakes.len() < MOST_HANDSHAKES => match accepted {
                 Ok((stream, from)) => {
-                    let Some(place) = places.take(from.ip().to_canonical()) else {
+                    let address = from.ip().to_canonical();
+                    let Some(place) = places.take(address) else {
                         tracing::debug!(%from, "too many connections");
                         continue;
                     };
                     // Calls are small and wait for their answer: never hold a packet back.
                     let _ = stream.set_nodelay(true);
-                    let upgraded = tokio::time::timeout(HANDSHAKE, upgrade(stream));
-                    handshakes.spawn(async {
-                        let upgraded = upgraded.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
-                        upgraded.map(|inner| Admitted { inner, _place: place })
+                    let put_off = pace.put_off(address, Instant::now());
+                    let upgrade = upgrade(stream);
+                    handshakes.spawn(async move {
+                        tokio::time::sleep(put_off).await;
+                        let upgraded = tokio::time::timeout(HANDSHAKE, upgrade).await;
+                        let upgraded = upgraded.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+                        upgraded.map(|inner| Admitted::new(inner, place, address))
                     });
                 }
                 Err(error) => {
@@ -78,59 +86,75 @@ pub(crate) async fn accept<C, F>(
     }
 }
 
-/// The connections that there are, by address.
-#[derive(Clone, Default)]
-struct Places(Arc<Mutex<HashMap<IpAddr, usize>>>);
+/// How fast one address may make connections: a handshake is what costs most of them.
+const BURST: u32 = 64;
+const BETWEEN_HANDSHAKES: Duration = Duration::from_millis(50);
+/// Addresses that made connections lately.
+const MOST_ADDRESSES: usize = 4096;
 
-impl Places {
-    fn count(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+#[derive(Default)]
+struct Handshakes(HashMap<IpAddr, Instant>);
 
-    /// `None` where there are too many already.
-    fn take(&self, from: IpAddr) -> Option<Place> {
-        let mut count = self.count();
-        if count.values().sum::<usize>() >= MOST_CONNECTIONS {
-            return None;
+impl Handshakes {
+    /// How long the next handshake with that address is put off. Its burst is used up that far in advance.
+    fn put_off(&mut self, address: IpAddr, now: Instant) -> Duration {
+        if self.0.len() >= MOST_ADDRESSES {
+            self.0.retain(|_, paid_until| *paid_until > now);
         }
-        let own = count.entry(from).or_default();
-        if *own >= MOST_OF_ONE_ADDRESS {
-            return None;
-        }
-        *own += 1;
-        Some(Place { places: self.clone(), from })
+        let paid_until = self.0.entry(address).or_insert(now);
+        *paid_until = (*paid_until).max(now) + BETWEEN_HANDSHAKES;
+        paid_until.duration_since(now).saturating_sub(BETWEEN_HANDSHAKES * BURST)
     }
 }
 
-/// Free again when it is dropped.
-struct Place {
-    places: Places,
-    from: IpAddr,
+/// The other end of a connection: in the extensions of each of its requests.
+#[derive(Clone, Debug)]
+pub(crate) struct Peer {
+    address: IpAddr,
+    closed: CancellationToken,
 }
 
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut count = self.places.count();
-        if let Some(own) = count.get_mut(&self.from) {
-            *own -= 1;
-            if *own == 0 {
-                count.remove(&self.from);
-            }
-        }
+impl Peer {
+    pub(crate) fn new(address: IpAddr) -> Self {
+        Self { address, closed: CancellationToken::new() }
+    }
+
+    pub(crate) fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    /// Ends the connection with every call on it. Whether it was open.
+    pub(crate) fn close(&self) -> bool {
+        let was_open = !self.closed.is_cancelled();
+        self.closed.cancel();
+        was_open
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.is_cancelled()
     }
 }
 
 /// A connection that holds its place for as long as it stands.
 pub(crate) struct Admitted<C> {
     inner: C,
+    peer: Peer,
+    closed: Pin<Box<WaitForCancellationFutureOwned>>,
     _place: Place,
 }
 
-impl<C: Connected> Connected for Admitted<C> {
-    type ConnectInfo = C::ConnectInfo;
+impl<C> Admitted<C> {
+    fn new(inner: C, place: Place, address: IpAddr) -> Self {
+        let peer = Peer::new(address);
+        Self { inner, closed: Box::pin(peer.closed.clone().cancelled_owned()), peer, _place: place }
+    }
+}
 
-    fn connect_info(&self) -> C::ConnectInfo {
-        self.inner.connect_info()
+impl<C> Connected for Admitted<C> {
+    type ConnectInfo = Peer;
+
+    fn connect_info(&self) -> Peer {
+        self.peer.clone()
     }
 }
 
@@ -140,6 +164,9 @@ impl<C: AsyncRead + Unpin> AsyncRead for Admitted<C> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if self.closed.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
         Pin::new(&mut self.inner).poll_read(context, buffer)
     }
 }
@@ -179,23 +206,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_address_takes_no_more_than_its_share_and_gives_it_back() {
-        let places = Places::default();
+    fn connections_of_one_address_follow_each_other_no_faster_than_they_may() {
+        let (mut pace, began) = (Handshakes::default(), Instant::now());
         let (greedy, other) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
-        let mut held: Vec<Place> = std::iter::from_fn(|| places.take(greedy)).collect();
-        assert_eq!(held.len(), MOST_OF_ONE_ADDRESS);
-        assert!(places.take(other).is_some(), "others are let in");
-        held.pop();
-        assert!(places.take(greedy).is_some());
-        drop(held);
-        assert!(places.count().is_empty());
+        let put_off: Vec<Duration> = (0..BURST + 20).map(|_| pace.put_off(greedy, began)).collect();
+        let (burst, later) = put_off.split_at(BURST as usize);
+        assert!(burst.iter().all(Duration::is_zero), "{burst:?}");
+        assert_eq!((later[0], later[19]), (BETWEEN_HANDSHAKES, BETWEEN_HANDSHAKES * 20));
+        assert_eq!(pace.put_off(other, began), Duration::ZERO);
+        let rested = began + BETWEEN_HANDSHAKES * (BURST + 20);
+        assert_eq!(pace.put_off(greedy, rested), Duration::ZERO);
     }
 
     #[test]
-    fn all_addresses_together_have_a_limit() {
-        let places = Places::default();
-        let of = |number: u32| places.take(IpAddr::from(std::net::Ipv4Addr::from(number)));
-        let held: Vec<Place> = (0..2000).filter_map(of).collect();
-        assert_eq!(held.len(), MOST_CONNECTIONS);
+    fn addresses_that_made_no_connection_for_long_are_forgotten() {
+        let (mut pace, began) = (Handshakes::default(), Instant::now());
+        for number in 0..MOST_ADDRESSES as u32 {
+            pace.put_off(IpAddr::from(std::net::Ipv4Addr::from(number)), began);
+        }
+        pace.put_off(IpAddr::from([192, 0, 2, 1]), began + Duration::from_secs(1));
+        assert_eq!(pace.0.len(), 1);
     }
 }

@@ -34,6 +34,7 @@ use super::{
     guard::Guard,
     listen,
     methods::Methods,
+    pacing::{Pacing, PacingLimits},
     stack::{Shared, StackLayer},
     turns::Turns,
 };
@@ -58,7 +59,8 @@ pub struct GrpcServer {
     shared_account: Option<String>,
     longest: Duration,
     concurrency: usize,
-    costly: (Vec<&'static str>, usize),
+    costly: Vec<(Vec<&'static str>, usize)>,
+    pacing: PacingLimits,
 }
 
 impl GrpcServer {
@@ -78,7 +80,8 @@ impl GrpcServer {
             shared_account: None,
             longest: LONGEST,
             concurrency: CONCURRENCY,
-            costly: (Vec::new(), OF_PEOPLE),
+            costly: Vec::new(),
+            pacing: PacingLimits::default(),
         }
     }
 
@@ -108,10 +111,17 @@ impl GrpcServer {
         self
     }
 
-    /// Methods that compute for long: of people's calls to all of them, this many are answered at once.
+    /// Methods that compute for long: of people's calls to all of them, this many are answered at once. May be called for
+    /// several groups of methods.
     #[must_use]
     pub fn costly(mut self, methods: &[&'static str], at_once: usize) -> Self {
-        self.costly = (methods.to_vec(), at_once);
+        self.costly.push((methods.to_vec(), at_once));
+        self
+    }
+
+    #[cfg(test)]
+    pub(crate) fn pacing(mut self, limits: PacingLimits) -> Self {
+        self.pacing = limits;
         self
     }
 
@@ -156,6 +166,7 @@ impl GrpcServer {
                 .with_shared_account(self.shared_account),
             families: metrics.rpc_server.clone(),
             turns: Turns::new(self.concurrency, OF_PEOPLE, OF_ONE_PERSON, self.costly),
+            pacing: Pacing::new(self.pacing),
             longest: self.longest,
         };
         Ok(Assembled {

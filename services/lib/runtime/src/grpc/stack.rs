@@ -1,8 +1,9 @@
 //! What happens to every call before and after its handler, in this order: request id, span with the caller's trace,
-//! metrics, admission, a turn under the concurrency limit, deadline, and a panic turned into an answer.
+//! metrics, admission (a refusal is held back where there are many), a turn under the concurrency limit, deadline, and a panic turned into an answer.
 
 use std::{
     convert::Infallible,
+    net::IpAddr,
     panic::AssertUnwindSafe,
     pin::Pin,
     sync::Arc,
@@ -11,27 +12,35 @@ use std::{
 };
 
 use futures::FutureExt as _;
-use http::{Request, Response};
+use http::{HeaderMap, Request, Response};
+use http_body_util::Limited;
 use tonic::{Code, Status, body::Body};
 use tower::{Layer, Service};
 use tracing::{Instrument as _, Span, field};
 
 use super::{
     access::is_open,
+    auth::Identity,
     deadline, errors,
     guard::Guard,
+    listen::Peer,
     methods::{Method, Methods},
     observed::Call,
+    pacing::Pacing,
     request_id,
     turns::{Turn, Turns},
 };
 use crate::{metrics::RpcFamilies, process::panic_text, trace};
+
+/// What one call without a token may say: a stream of reflection is asked for some dozens of files.
+const MOST_OPEN_BYTES: usize = 16 * 1024;
 
 pub(crate) struct Shared {
     pub(crate) methods: Methods,
     pub(crate) guard: Guard,
     pub(crate) families: RpcFamilies,
     pub(crate) turns: Turns,
+    pub(crate) pacing: Pacing,
     pub(crate) longest: Duration,
 }
 
@@ -85,6 +94,9 @@ impl Shared {
         S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Send + 'static,
         S::Future: Send + 'static,
     {
+        if peer(&request).is_some_and(Peer::is_closed) {
+            return Ok(Status::new(Code::Unavailable, "the connection is closed").into_http());
+        }
         let path = request.uri().path().to_owned();
         let method = self.methods.named(&path);
         let name = method.name.clone();
@@ -111,6 +123,22 @@ impl Shared {
         Ok(call.follow(response))
     }
 
+    async fn admit(
+        &self,
+        path: &str,
+        method: &str,
+        headers: &HeaderMap,
+        from: Option<IpAddr>,
+    ) -> Result<(Identity, Option<Turn>), Status> {
+        let caller = self.guard.admit(path, headers, from).await?;
+        Span::current().record("caller", field::display(&caller));
+        let turn = match is_open(path) {
+            true => from.map(|from| self.turns.take_open(from)).transpose()?,
+            false => Some(self.turns.take(&caller, method).await?),
+        };
+        Ok((caller, turn))
+    }
+
     async fn handle<S>(
         &self,
         mut inner: S,
@@ -123,13 +151,21 @@ impl Shared {
     {
         let longest = deadline::for_server(deadline::from_headers(request.headers()), self.longest);
         let work = async {
-            let caller = self.guard.admit(path, request.headers()).await?;
-            Span::current().record("caller", field::display(&caller));
-            let turn = match is_open(path) {
-                true => None,
-                false => Some(self.turns.take(&caller, method).await?),
+            let peer = peer(&request).cloned();
+            let from = peer.as_ref().map(Peer::address);
+            let (caller, turn) = match self.admit(path, method, request.headers(), from).await {
+                Ok(admitted) => admitted,
+                Err(refusal) => {
+                    if let Some(peer) = peer {
+                        self.pacing.hold(&peer).await;
+                    }
+                    return Err(refusal);
+                }
             };
             request.extensions_mut().insert(caller);
+            if is_open(path) {
+                request = request.map(|body| Body::new(Limited::new(body, MOST_OPEN_BYTES)));
+            }
             match AssertUnwindSafe(inner.call(request)).catch_unwind().await {
                 Ok(Ok(response)) => Ok((response, turn)),
                 Ok(Err(never)) => match never {},
@@ -146,6 +182,10 @@ impl Shared {
             Err(errors::status(Code::DeadlineExceeded, "DEADLINE", message, []))
         })
     }
+}
+
+fn peer(request: &Request<Body>) -> Option<&Peer> {
+    request.extensions().get::<Peer>()
 }
 
 /// Probes come every few seconds and are no part of anybody's trace.

@@ -3,6 +3,7 @@
 
 use std::{
     collections::HashMap,
+    net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -15,10 +16,15 @@ pub(crate) struct Turns {
     services: Arc<Semaphore>,
     people: Arc<Semaphore>,
     of_one: usize,
-    /// By user.
+    /// By user, or by the address of a caller without a name.
     present: Arc<Mutex<HashMap<String, usize>>>,
-    costly: Arc<Semaphore>,
-    costly_methods: Vec<&'static str>,
+    costly: Vec<Costly>,
+}
+
+/// Methods that compute for long, with the turns of all their calls together.
+struct Costly {
+    methods: Vec<&'static str>,
+    turns: Arc<Semaphore>,
 }
 
 /// Given back when it is dropped.
@@ -57,15 +63,17 @@ impl Turns {
         services: usize,
         people: usize,
         of_one: usize,
-        (costly_methods, costly): (Vec<&'static str>, usize),
+        costly: Vec<(Vec<&'static str>, usize)>,
     ) -> Self {
+        let costly = costly.into_iter();
+        let costly =
+            costly.map(|(methods, at_once)| Costly { methods, turns: Arc::new(Semaphore::new(at_once)) });
         Self {
             services: Arc::new(Semaphore::new(services)),
             people: Arc::new(Semaphore::new(people)),
             of_one,
             present: Arc::default(),
-            costly: Arc::new(Semaphore::new(costly)),
-            costly_methods,
+            costly: costly.collect(),
         }
     }
 
@@ -77,11 +85,16 @@ impl Turns {
         let person = self.enter(&human.name)?;
         let mut permits = Vec::new();
         // First: a call that waits for its costly turn must not hold one that other people's reads need meanwhile.
-        if self.costly_methods.contains(&method) {
-            permits.push(acquire(&self.costly).await);
+        if let Some(costly) = self.costly.iter().find(|costly| costly.methods.contains(&method)) {
+            permits.push(acquire(&costly.turns).await);
         }
         permits.push(acquire(&self.people).await);
         Ok(Turn { _permits: permits, _person: Some(person) })
+    }
+
+    /// For what needs no token. Waits for nobody; refuses an address that has as many calls under way as one person may have.
+    pub(crate) fn take_open(&self, from: IpAddr) -> Result<Turn, Status> {
+        Ok(Turn { _permits: Vec::new(), _person: Some(self.enter(&from.to_string())?) })
     }
 
     fn enter(&self, user: &str) -> Result<Person, Status> {
@@ -109,7 +122,7 @@ mod tests {
 
     #[tokio::test]
     async fn plans_that_wait_leave_every_other_turn_free() {
-        let turns = Turns::new(1, 3, 16, (vec!["Plan"], 1));
+        let turns = Turns::new(1, 3, 16, vec![(vec!["Plan"], 1)]);
         let running = turns.take(&person("anna"), "Plan").await.unwrap();
         let mut waiting: Vec<_> = (0..64)
             .map(|number| {
@@ -128,7 +141,7 @@ mod tests {
 
     #[tokio::test]
     async fn people_never_take_a_turn_of_services_and_wait_for_costly_ones() {
-        let turns = Turns::new(1, 3, 2, (vec!["Plan"], 1));
+        let turns = Turns::new(1, 3, 2, vec![(vec!["Plan"], 1)]);
         let first = turns.take(&person("anna"), "Plan").await.unwrap();
         let second = turns.take(&person("bert"), "Plan").now_or_never();
         assert!(second.is_none(), "one plan at once");
@@ -141,7 +154,7 @@ mod tests {
 
     #[tokio::test]
     async fn calls_of_one_person_are_limited() {
-        let turns = Turns::new(1, 10, 2, (Vec::new(), 10));
+        let turns = Turns::new(1, 10, 2, Vec::new());
         let held = [turns.take(&person("anna"), "a").await, turns.take(&person("anna"), "a").await];
         let refused = turns.take(&person("anna"), "a").await.err().unwrap();
         assert_eq!(

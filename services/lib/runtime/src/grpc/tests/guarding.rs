@@ -139,7 +139,7 @@ async fn a_call_without_token_is_refused_by_the_server_and_one_without_token_fil
     assert!(refused.message().contains("--rpc-token-dir"), "{refused}");
     assert_eq!(server.reviews.tokens.load(Ordering::SeqCst), 0);
 
-    let refused = guard(&server).admit(REPLAY, &http::HeaderMap::new()).await.unwrap_err();
+    let refused = guard(&server).admit(REPLAY, &http::HeaderMap::new(), None).await.unwrap_err();
     assert_eq!(errors::reason(&refused).as_deref(), Some("TOKEN_MISSING"));
 }
 
@@ -172,12 +172,12 @@ async fn what_cannot_be_a_token_for_this_service_is_refused_without_asking() {
     tokens.push(token_for(PROVISIONER, "rpc.karpenter.sh", now + 3600));
     tokens.push(token_for(PROVISIONER, "https://kubernetes.default.svc", now + 3600));
     for token in tokens {
-        let refused = guard.admit(REPLAY, &shown(&token)).await.unwrap_err();
+        let refused = guard.admit(REPLAY, &shown(&token), None).await.unwrap_err();
         assert_eq!(errors::reason(&refused).as_deref(), Some("TOKEN_REJECTED"), "{token}");
     }
     assert_eq!(server.reviews.tokens.load(Ordering::SeqCst), 0);
     // A clock that is ten minutes off is no reason to refuse: the API server decides.
-    guard.admit(REPLAY, &shown(&token_for(PROVISIONER, &ours, now - 600))).await.unwrap();
+    guard.admit(REPLAY, &shown(&token_for(PROVISIONER, &ours, now - 600)), None).await.unwrap();
     assert_eq!(server.reviews.tokens.load(Ordering::SeqCst), 1);
 }
 
@@ -192,12 +192,12 @@ async fn a_flood_of_unknown_tokens_is_bounded_and_does_not_cut_off_a_known_calle
         Some(reviews.client()),
     );
     let known = shown(&token(PROVISIONER));
-    guard.admit(REPLAY, &known).await.unwrap();
+    guard.admit(REPLAY, &known, None).await.unwrap();
     for second in 0..150 {
         for number in 0..200 {
-            let _ = guard.admit(REPLAY, &shown(&token(&format!("stranger-{second}-{number}")))).await;
+            let _ = guard.admit(REPLAY, &shown(&token(&format!("stranger-{second}-{number}"))), None).await;
         }
-        guard.admit(REPLAY, &known).await.expect("a known caller is let in");
+        guard.admit(REPLAY, &known, None).await.expect("a known caller is let in");
         tokio::time::advance(std::time::Duration::from_secs(1)).await;
     }
     let asked = reviews.tokens.load(Ordering::SeqCst);
@@ -215,15 +215,15 @@ async fn a_known_token_is_reviewed_again_in_time_and_believed_while_that_fails()
         Some(reviews.client()),
     );
     let known = shown(&token(PROVISIONER));
-    guard.admit(REPLAY, &known).await.unwrap();
+    guard.admit(REPLAY, &known, None).await.unwrap();
     tokio::time::advance(std::time::Duration::from_secs(45)).await;
-    guard.admit(REPLAY, &known).await.unwrap();
+    guard.admit(REPLAY, &known, None).await.unwrap();
     assert_eq!(reviews.tokens.load(Ordering::SeqCst), 2, "renewed before the minute is over");
     reviews.away.store(true, Ordering::SeqCst);
     tokio::time::advance(std::time::Duration::from_secs(45)).await;
-    guard.admit(REPLAY, &known).await.expect("still believed");
+    guard.admit(REPLAY, &known, None).await.expect("still believed");
     tokio::time::advance(std::time::Duration::from_secs(45)).await;
-    let late = guard.admit(REPLAY, &known).await.unwrap_err();
+    let late = guard.admit(REPLAY, &known, None).await.unwrap_err();
     assert_eq!(errors::reason(&late).as_deref(), Some("TOKEN_NOT_REVIEWED"));
 }
 

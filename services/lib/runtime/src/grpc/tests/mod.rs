@@ -2,5 +2,6 @@
 
 mod calls;
 mod fixture;
+mod flooding;
 mod guarding;
 mod trusting;
