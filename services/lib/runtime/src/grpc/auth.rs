@@ -25,6 +25,9 @@ use crate::Service;
 
 /// How long a good token is believed without asking again: how late a revocation may be noticed.
 const BELIEVED: Duration = Duration::from_secs(60);
+/// And no shorter than this, though the token seems to have expired: the API server has just accepted it, so this machine's clock
+/// is ahead. A review for each call would leave none for others.
+const BELIEVED_AT_LEAST: Duration = Duration::from_secs(5);
 /// From this age on, one call in [`RENEWAL_PAUSE`] has its token reviewed again. While that fails, the token is believed as
 /// long as any other.
 const RENEWED_AFTER: Duration = Duration::from_secs(30);
@@ -212,7 +215,7 @@ impl Authenticator {
             known.retain(|_, entry| entry.verdict.is_ok());
         }
         let believed =
-            if verdict.is_ok() { remaining(token).min(BELIEVED) } else { DISBELIEVED };
+            if verdict.is_ok() { remaining(token).clamp(BELIEVED_AT_LEAST, BELIEVED) } else { DISBELIEVED };
         let entry = Known { until: now + believed, renew_at: now + RENEWED_AFTER, verdict: verdict.clone() };
         known.insert(key, entry);
         verdict

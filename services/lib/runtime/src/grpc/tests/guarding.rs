@@ -205,6 +205,35 @@ async fn a_flood_of_unknown_tokens_is_bounded_and_does_not_cut_off_a_known_calle
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_clock_ten_minutes_off_in_either_direction_costs_few_reviews_and_no_refusal() {
+    let now = jiff::Timestamp::now().as_second();
+    let ours = super::fixture::CALLEE.audience();
+    // By this machine's clock, of a token that the API server's clock has expire now.
+    for expires in [now - 600, now + 600] {
+        let reviews = super::fixture::Reviews::default();
+        let guard = crate::grpc::guard::Guard::new(
+            super::fixture::CALLEE,
+            "kube-system",
+            super::fixture::access(),
+            crate::Metrics::new(super::fixture::CALLEE),
+            Some(reviews.client()),
+        );
+        let good = shown(&token_for(PROVISIONER, &ours, expires));
+        for call in 0..600 {
+            guard.admit(REPLAY, &good, None).await.unwrap_or_else(|refusal| panic!("call {call}: {refusal}"));
+            tokio::time::advance(std::time::Duration::from_millis(100)).await;
+        }
+        let asked = reviews.tokens.load(Ordering::SeqCst);
+        assert!(asked <= 13, "{asked} reviews of one token in a minute");
+        let bad = shown(&token_for("bad", &ours, expires));
+        let refusal = guard.admit(REPLAY, &bad, None).await.unwrap_err();
+        assert_eq!(errors::reason(&refusal).as_deref(), Some("TOKEN_REJECTED"));
+        assert!(refusal.message().contains("token has expired"), "{refusal}");
+        guard.admit(REPLAY, &good, None).await.expect("whose token is good is let in");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_known_token_is_reviewed_again_in_time_and_believed_while_that_fails() {
     let reviews = super::fixture::Reviews::default();
     let guard = crate::grpc::guard::Guard::new(
