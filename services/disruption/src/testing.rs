@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use clap::Parser as _;
 use kube::Client;
 use kube::client::Body;
-use runtime::{Service, ServiceConfig as _, Shell};
+use runtime::{Leadership, Service, ServiceConfig as _, Shell};
 use serde_json::{Value, json};
 
 use crate::Config;
@@ -58,8 +58,7 @@ pub(crate) fn failure(code: u16, message: &str) -> (u16, Value) {
 
 /// Leads from the first look on. No provisioner answers it.
 pub(crate) fn actor(client: Client, flags: &[&str]) -> Actor {
-    let always =
-        ["karpenter-disruption", "--cluster-name=test", "--disable-leader-election", "--insecure-local"];
+    let always = ["karpenter-disruption", "--cluster-name=test", "--insecure-local"];
     let config = Config::try_parse_from(always.iter().chain(flags)).unwrap();
     let mut shell = Shell::with_client(Service::Disruption, config.process().clone(), client.clone());
     let metrics = Metrics::register(&shell.metrics);
@@ -67,7 +66,7 @@ pub(crate) fn actor(client: Client, flags: &[&str]) -> Actor {
         writes: Writes::new(client),
         events: Events::new(shell.events()),
         probes: Probes::new(shell.peers(Service::Provisioner).unwrap(), metrics.clone()),
-        leadership: shell.leadership(),
+        leadership: Leadership::always(&shell.stop()),
         metrics,
     };
     Actor::new(Options::of(&config), parts).0

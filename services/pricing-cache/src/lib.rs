@@ -138,7 +138,7 @@ fn learn_memory(shell: &mut Shell, catalogue: &CatalogueHandle) {
 fn judge_overlays(shell: &mut Shell, catalogue: &CatalogueHandle, settings: cloud::derive::Settings) {
     let (kube, stop) = (shell.kube.clone(), shell.stop());
     let (evaluator, mailbox) =
-        Evaluator::new(kube.clone(), settings, catalogue.drafts(), catalogue.mailbox());
+        Evaluator::new(kube.clone(), settings, catalogue.drafts(), catalogue.mailbox(), shell.leadership());
     shell.process.spawn("overlays", evaluator.run(stop));
     shell.watch("nodeoverlay", Watch::<NodeOverlay>::all(kube.clone()), mailbox.clone());
     shell.watch("nodepool", Watch::<NodePool>::all(kube.clone()), mailbox.clone());

@@ -14,7 +14,7 @@ use crate::{
     events::{self, Recorder},
     grpc::{Current, GrpcServer, Keyring, Methods, Outgoing, Peers, Publisher, Subject, TokenFile, VALIDITY},
     kube_client, kube_limits,
-    lease::{Elector, Leadership, Timing},
+    lease::{Elector, Leadership, Timing, Unelected},
     listen, notes,
     shadow::NodeClaim,
     watch::{Index, Streamed, Watch},
@@ -103,23 +103,32 @@ impl Shell {
         self.process.spawn(name, watch.run(index, metrics, synced, stop));
     }
 
-    /// Takes part in the election of this service's leader.
+    /// Whether this replica may act: by the election of this service's leader, and where there is none, at any time. Never while
+    /// Karpenter itself leads.
     pub fn leadership(&mut self) -> Leadership {
-        let stop = self.stop();
-        if self.config.disable_leader_election {
+        let (stop, timing) = (self.stop(), Timing::default());
+        let elects = self.service.elects_leader() && !self.config.disable_leader_election;
+        // A shadow writes nothing, and is there to be compared with Karpenter.
+        let is_shadow = self.config.shadow_mode;
+        let (client, namespace) = (self.kube.clone(), &self.config.namespace);
+        if elects {
+            let name = self.service.lease(&self.config.leader_election_name);
+            let metrics = self.metrics.clone();
+            let (elector, leadership) =
+                Elector::new(client, namespace, &name, &self.replica, timing, metrics);
+            let elector = match is_shadow {
+                true => elector,
+                false => elector.after_karpenter(self.readiness.note("karpenter")),
+            };
+            self.process.spawn("lease", elector.run(stop));
+            return leadership;
+        }
+        if is_shadow {
             return Leadership::always(&stop);
         }
-        let name = self.service.lease(&self.config.leader_election_name);
-        let (client, namespace) = (self.kube.clone(), &self.config.namespace);
-        let metrics = self.metrics.clone();
-        let (elector, leadership) =
-            Elector::new(client, namespace, &name, &self.replica, Timing::default(), metrics);
-        // A shadow writes nothing, and is there to be compared with Karpenter.
-        let elector = match self.config.shadow_mode {
-            true => elector,
-            false => elector.after_karpenter(self.readiness.note("karpenter")),
-        };
-        self.process.spawn("lease", elector.run(stop));
+        let (unelected, leadership) =
+            Unelected::new(client, namespace, timing, self.readiness.note("karpenter"));
+        self.process.spawn("lease", unelected.run(stop));
         leadership
     }
 

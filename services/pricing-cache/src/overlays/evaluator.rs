@@ -13,6 +13,7 @@ use model::catalog::InstanceType;
 use model::labels;
 use model::price::MicroDollars;
 use model::requirement::Operator;
+use runtime::Leadership;
 use runtime::watch::Change;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -77,6 +78,10 @@ pub(crate) struct Evaluator {
     classes: Objects<EC2NodeClass>,
     /// What was last warned about.
     warned: BTreeMap<String, Verdict>,
+    /// Every replica leads, unless Karpenter does: then no status is written.
+    leadership: Leadership,
+    /// There are verdicts that no status says.
+    unwritten: bool,
 }
 
 impl Evaluator {
@@ -85,6 +90,7 @@ impl Evaluator {
         settings: Settings,
         drafts: watch::Receiver<Option<Arc<Catalogue>>>,
         owner: mpsc::Sender<owner::Message>,
+        leadership: Leadership,
     ) -> (Self, mpsc::Sender<Message>) {
         let (sender, mailbox) = mpsc::channel(MAILBOX);
         let evaluator = Self {
@@ -97,6 +103,8 @@ impl Evaluator {
             pools: Objects(None),
             classes: Objects(None),
             warned: BTreeMap::new(),
+            leadership,
+            unwritten: false,
         };
         (evaluator, sender)
     }
@@ -125,6 +133,7 @@ impl Evaluator {
                         continue;
                     }
                 }
+                _ = self.leadership.term(), if self.unwritten => {}
                 else => {
                     stop.cancelled().await;
                     return Ok(());
@@ -187,9 +196,17 @@ impl Evaluator {
             let _ = is_published.await;
         }
         let objects = self.overlays.0.clone().unwrap_or_default();
+        self.unwritten = false;
         for (name, verdict) in &verdicts {
-            if let Some(object) = objects.get(name) {
-                status::write(&self.client, object, verdict).await;
+            let Some(object) = objects.get(name) else { continue };
+            let Some(term) = self.leadership.held() else {
+                self.unwritten = true;
+                continue;
+            };
+            tokio::select! {
+                biased;
+                () = term.lost().cancelled_owned() => self.unwritten = true,
+                () = status::write(&self.client, object, verdict) => {}
             }
         }
         self.warned = verdicts;

@@ -6,6 +6,7 @@
 
 mod election;
 mod reference;
+mod unelected;
 
 use std::{sync::Arc, time::Duration};
 
@@ -31,6 +32,7 @@ use crate::readiness::Note;
 use crate::{Metrics, log_format::chain, metrics::Name};
 pub use election::{Election, Move, Seen, Timing};
 use reference::Reference;
+pub use unelected::Unelected;
 
 /// One answer of the API server may take this long; a leader's deadline cuts it shorter.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -67,7 +69,7 @@ impl Term {
 }
 
 impl Leadership {
-    /// For a single replica without election: leads until `stop`.
+    /// Leads until `stop`, whoever else does: for a shadow, which writes nothing, and for tests.
     pub fn always(stop: &CancellationToken) -> Self {
         // Far enough to never come, near enough to add to.
         let until = Instant::now() + Duration::from_secs(30 * 365 * 86_400);

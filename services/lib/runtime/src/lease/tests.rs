@@ -318,3 +318,43 @@ async fn the_lease_is_not_given_back_while_a_term_is_held() {
     assert_eq!(holder(&store), "");
     assert!(a.leadership.held().is_none());
 }
+
+#[tokio::test(start_paused = true)]
+#[allow(clippy::disallowed_methods, reason = "the test holds the handle")]
+async fn without_election_too_nobody_acts_while_karpenter_does() {
+    let store = Arc::new(Mutex::new(Store::default()));
+    store.lock().unwrap().reference = Some(of_karpenter(1, jiff::SignedDuration::ZERO));
+    let (shared, away) = (store.clone(), Arc::new(AtomicBool::new(false)));
+    let cut = away.clone();
+    let client = api_server(move |asked| match cut.load(Ordering::SeqCst) {
+        true => Reply::Silence,
+        false => shared.lock().unwrap().answer(asked),
+    });
+    let readiness = crate::Readiness::default();
+    let (unelected, mut leadership) =
+        Unelected::new(client, "kube-system", Timing::default(), readiness.note("karpenter"));
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(unelected.run(stop.clone()));
+    for version in 2..30 {
+        assert!(!leadership.is_leader());
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        store.lock().unwrap().reference = Some(of_karpenter(version, jiff::SignedDuration::ZERO));
+    }
+    assert!(readiness.notes()[0].contains("karpenter-leader-election"), "{:?}", readiness.notes());
+    let term = leadership.term().await;
+    assert!(readiness.notes().is_empty(), "it renews no more");
+    // Nothing can be written while the API server is away, so that nothing is gained by giving up.
+    away.store(true, Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    assert!(!term.lost().is_cancelled() && leadership.is_leader());
+    away.store(false, Ordering::SeqCst);
+    store.lock().unwrap().reference = Some(of_karpenter(99, jiff::SignedDuration::ZERO));
+    let came = Instant::now();
+    term.lost().cancelled().await;
+    assert!(came.elapsed() < Duration::from_secs(20), "{:?}", came.elapsed());
+    let term = leadership.term().await;
+    assert!(store.lock().unwrap().lease.is_none(), "no Lease of its own is ever held");
+    stop.cancel();
+    assert!(term.lost().is_cancelled(), "the process ends");
+    task.await.unwrap().unwrap();
+}
