@@ -97,6 +97,25 @@ impl Handler {
         Ok(claim)
     }
 
+    async fn terminated(&self, order: &Order) -> Result<pb::TerminateResponse, Status> {
+        let mut waits = [20_u64, 100, 400].into_iter();
+        loop {
+            let claim = self.claim(order).await?;
+            match self.carry_out(order, &claim).await {
+                Ok(response) => return Ok(response),
+                Err(Error::Gone) => return Err(errors::not_found("NodeClaim", &order.name)),
+                Err(Error::Conflict) if let Some(wait) = waits.next() => {
+                    tokio::time::sleep(Duration::from_millis(wait)).await;
+                }
+                Err(error) => {
+                    let message =
+                        format!("NodeClaim {} could not be deleted: {error}; try again", order.name);
+                    return Err(errors::unavailable("API_SERVER", message));
+                }
+            }
+        }
+    }
+
     async fn carry_out(&self, order: &Order, claim: &Claim) -> Result<pb::TerminateResponse, Error> {
         // Two clocks, one deadline: whole seconds, as they are stored.
         let in_force = claim.deadline.earlier(order.deadline);
@@ -135,24 +154,12 @@ impl Termination for Handler {
         request: Request<pb::TerminateRequest>,
     ) -> Result<Response<pb::TerminateResponse>, Status> {
         let order = Order::try_from(request.into_inner())?;
-        if !self.leadership.is_leader() {
-            return Err(errors::not_leader(None));
-        }
-        let mut waits = [20_u64, 100, 400].into_iter();
-        loop {
-            let claim = self.claim(&order).await?;
-            match self.carry_out(&order, &claim).await {
-                Ok(response) => return Ok(Response::new(response)),
-                Err(Error::Gone) => return Err(errors::not_found("NodeClaim", &order.name)),
-                Err(Error::Conflict) if let Some(wait) = waits.next() => {
-                    tokio::time::sleep(Duration::from_millis(wait)).await;
-                }
-                Err(error) => {
-                    let message =
-                        format!("NodeClaim {} could not be deleted: {error}; try again", order.name);
-                    return Err(errors::unavailable("API_SERVER", message));
-                }
-            }
+        // The Lease is not given back before the last write has ended, and no write goes on after it was lost.
+        let Some(term) = self.leadership.held() else { return Err(errors::not_leader(None)) };
+        tokio::select! {
+            biased;
+            () = term.lost().cancelled_owned() => Err(errors::not_leader(None)),
+            answer = self.terminated(&order) => answer.map(Response::new),
         }
     }
 

@@ -84,11 +84,18 @@ impl Keeper {
             let mut problem = required.problem(&rules);
             if let Some(why) = &problem
                 && self.manage
-                && self.leadership.is_leader()
+                && let Some(term) = self.leadership.held()
             {
                 tracing::info!(rule = required.name, why, "creating or repairing the rule");
-                problem =
-                    self.make(required, arn).await.err().map(|error| format!("{why}; {}", refusal(&error)));
+                let made = tokio::select! {
+                    biased;
+                    () = term.lost().cancelled_owned() => None,
+                    made = self.make(required, arn) => Some(made),
+                };
+                // The next leader looks at it anew.
+                if let Some(made) = made {
+                    problem = made.err().map(|error| format!("{why}; {}", refusal(&error)));
+                }
             }
             found.push(Found { name: required.name, problem: problem.unwrap_or_default() });
         }
