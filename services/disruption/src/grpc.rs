@@ -25,7 +25,9 @@ pub(crate) fn server(disruptions: Disruptions) -> GrpcServer {
         .allow(SERVICE_NAME, "ListCommands", &[], Humans::Read)
         .allow(SERVICE_NAME, "WatchCommands", &[], Humans::Read)
         .allow(SERVICE_NAME, "CancelCommand", &[], Humans::Granted);
-    GrpcServer::new(access).add_service(DisruptionServer::new(Handler { disruptions }))
+    GrpcServer::new(access)
+        .add_service(DisruptionServer::new(Handler { disruptions }))
+        .costly(&["ListCandidates", "ExplainNode"], 1)
 }
 
 struct Handler {

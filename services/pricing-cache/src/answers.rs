@@ -23,6 +23,19 @@ use crate::published::Published;
 use crate::wire;
 
 const DEFAULT_LIMIT: u32 = 100;
+/// Every requirement and quantity is compared with every type.
+const MOST_REQUIREMENTS: usize = 100;
+/// Of one requirement: more than there are types in any region.
+const MOST_VALUES: usize = 5_000;
+/// Of types or zones whose prices are asked.
+const MOST_NAMES: usize = 5_000;
+
+fn check(field: &str, entries: usize, most: usize) -> Result<(), Status> {
+    if entries <= most {
+        return Ok(());
+    }
+    Err(errors::invalid(field, format!("has {entries} entries, more than the limit of {most}")))
+}
 
 /// A filter that was read and checked.
 pub(crate) struct Filter {
@@ -35,14 +48,18 @@ impl TryFrom<pb::ListInstanceTypesRequest> for Filter {
     type Error = Status;
 
     fn try_from(request: pb::ListInstanceTypesRequest) -> Result<Self, Status> {
+        let quantities = request.at_least.unwrap_or_default().quantities;
+        check("requirements", request.requirements.len(), MOST_REQUIREMENTS)?;
+        check("at_least.quantities", quantities.len(), MOST_REQUIREMENTS)?;
         let mut requirements = Requirements::new();
         for (at, given) in request.requirements.iter().enumerate() {
             let field = format!("requirements[{at}]");
+            check(&format!("{field}.values"), given.values.len(), MOST_VALUES)?;
             let entry = wire::requirement_entry(given).map_err(|why| errors::invalid(&field, why))?;
             requirements.add((&entry).into());
         }
         let mut at_least = Resources::new();
-        for (name, text) in request.at_least.unwrap_or_default().quantities {
+        for (name, text) in quantities {
             let amount: Quantity = text.parse().map_err(|error| {
                 errors::invalid(
                     &format!("at_least.quantities[{name}]"),
@@ -140,6 +157,8 @@ impl TryFrom<pb::GetPricesRequest> for Wanted {
     type Error = Status;
 
     fn try_from(request: pb::GetPricesRequest) -> Result<Self, Status> {
+        check("instance_types", request.instance_types.len(), MOST_NAMES)?;
+        check("zones", request.zones.len(), MOST_NAMES)?;
         let mut capacity_types = BTreeSet::new();
         for number in request.capacity_types {
             let known = types::CapacityType::try_from(number).ok().and_then(wire::from_capacity_type);

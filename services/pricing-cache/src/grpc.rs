@@ -54,7 +54,9 @@ pub(crate) fn server(
             Humans::Read,
         );
     let handler = Arc::new(Handler { catalogue, metrics, derivation: Arc::new(derivation) });
-    GrpcServer::new(access).add_service(SharedStreams::new(handler))
+    GrpcServer::new(access)
+        .add_service(SharedStreams::new(handler))
+        .costly(&["ListInstanceTypes", "GetPrices"], 2)
 }
 
 pub(crate) struct Handler {

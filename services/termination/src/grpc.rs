@@ -39,7 +39,7 @@ pub(crate) fn server(handler: Handler) -> GrpcServer {
         )
         .allow(SERVICE_NAME, "ListDrains", &[Service::Disruption], Humans::Read)
         .allow(SERVICE_NAME, "WatchDrain", &[Service::Disruption], Humans::Read);
-    GrpcServer::new(access).add_service(TerminationServer::new(handler))
+    GrpcServer::new(access).add_service(TerminationServer::new(handler)).costly(&["ListDrains"], 1)
 }
 
 /// What `Terminate` asks for, checked.
