@@ -195,7 +195,7 @@ async fn a_drifted_pool_of_fixed_size_is_replaced_one_by_one(stack: Stack) -> Re
 async fn commands_are_watched_from_proposal_to_end(stack: Stack) -> Result<()> {
     let scene = Scene::new(stack, "watch", pool(json!({}))).await?;
     let node = scene.spread("app", 1, "1", json!({})).await?.remove(0);
-    let mut told = scene.client().watch_commands(WatchCommandsRequest {}).await?.into_inner();
+    let mut told = scene.client().watch_commands(WatchCommandsRequest::default()).await?.into_inner();
     scene.workload.scale("app", 0).await?;
     let mut seen: Vec<Command> = Vec::new();
     while seen.last().is_none_or(|last| last.phase() != CommandPhase::Done) {

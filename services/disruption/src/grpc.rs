@@ -1,7 +1,10 @@
 //! The gRPC server: who may call what, and the handlers. Every replica answers from what it knows: what a command did to the
 //! objects every replica sees, what is only proposed and what ended the leader alone.
 
+mod watch_candidates;
+
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
@@ -11,27 +14,37 @@ use policy::consolidation::COST_UNIT;
 use proto::disruption::v1 as pb;
 use proto::disruption::v1::disruption_server::{Disruption, DisruptionServer, SERVICE_NAME};
 use proto::types::v1 as types;
-use runtime::grpc::{Access, GrpcServer, Humans, errors};
+use runtime::Leadership;
+use runtime::grpc::{Access, GrpcServer, Humans, Watchers, errors, while_leading};
 use tokio::sync::watch;
 use tonic::{Code, Request, Response, Status};
 
 use crate::actor::{Disruptions, Explained, NodeReport, NotCancelled, Report, Silent};
 use crate::command::{Command, Stage};
+use watch_candidates::{Listing, Watcher};
 
-pub(crate) fn server(disruptions: Disruptions) -> GrpcServer {
+/// Streams of candidates at once: half of what people may have under way, so that there is room for short questions.
+const MOST_WATCHERS: usize = 32;
+
+pub(crate) fn server(disruptions: Disruptions, leadership: Leadership) -> GrpcServer {
     let access = Access::new()
         .allow(SERVICE_NAME, "ListCandidates", &[], Humans::Read)
+        .allow(SERVICE_NAME, "WatchCandidates", &[], Humans::Read)
         .allow(SERVICE_NAME, "ExplainNode", &[], Humans::Read)
         .allow(SERVICE_NAME, "ListCommands", &[], Humans::Read)
         .allow(SERVICE_NAME, "WatchCommands", &[], Humans::Read)
         .allow(SERVICE_NAME, "CancelCommand", &[], Humans::Granted);
+    let handler = Handler::new(disruptions, leadership, Watchers::new(MOST_WATCHERS));
     GrpcServer::new(access)
-        .add_service(DisruptionServer::new(Handler { disruptions }))
+        .add_service(DisruptionServer::new(handler))
         .costly(&["ListCandidates", "ExplainNode"], 1)
 }
 
 struct Handler {
+    listing: Arc<Listing>,
     disruptions: Disruptions,
+    leadership: Leadership,
+    watchers: Watchers,
 }
 
 fn status(silent: Silent) -> Status {
@@ -45,6 +58,11 @@ fn status(silent: Silent) -> Status {
 }
 
 impl Handler {
+    fn new(disruptions: Disruptions, leadership: Leadership, watchers: Watchers) -> Self {
+        let listing = Arc::new(Listing::new(disruptions.clone()));
+        Self { listing, disruptions, leadership, watchers }
+    }
+
     async fn report(&self) -> Result<Report, Status> {
         self.disruptions.report().await.map_err(status)
     }
@@ -65,19 +83,21 @@ impl Disruption for Handler {
             .filter(|node| wanted(node.node.pool.as_deref().unwrap_or_default()))
             .collect();
         nodes.sort_by_key(|node| std::cmp::Reverse(waste(node)));
-        let budgets = report.budgets.iter().filter(|(name, _)| wanted(name)).flat_map(|(name, states)| {
-            states.values().map(|state| pb::BudgetState {
-                node_pool: name.to_string(),
-                reason: state.reason.as_str().to_owned(),
-                allowed: state.allowed,
-                in_use: state.away,
-                problem: state.problem.as_ref().map(ToString::to_string).unwrap_or_default(),
-            })
-        });
-        Ok(Response::new(pb::ListCandidatesResponse {
-            candidates: nodes.into_iter().map(candidate).collect(),
-            budgets: budgets.collect(),
-        }))
+        let candidates = nodes.into_iter().map(candidate).collect();
+        let budgets = budgets(&report).filter(|budget| wanted(&budget.node_pool)).collect();
+        Ok(Response::new(pb::ListCandidatesResponse { candidates, budgets }))
+    }
+
+    type WatchCandidatesStream = BoxStream<'static, Result<pb::WatchCandidatesResponse, Status>>;
+
+    async fn watch_candidates(
+        &self,
+        request: Request<pb::WatchCandidatesRequest>,
+    ) -> Result<Response<Self::WatchCandidatesStream>, Status> {
+        let pb::WatchCandidatesRequest { node_pool, leader_only } = request.into_inner();
+        let stream = Watcher::new(&self.listing, node_pool).stream().boxed();
+        let stream = if leader_only { while_leading(&self.leadership, stream)? } else { stream };
+        Ok(Response::new(self.watchers.admit(stream)?))
     }
 
     async fn explain_node(
@@ -133,7 +153,7 @@ impl Disruption for Handler {
 
     async fn watch_commands(
         &self,
-        _request: Request<pb::WatchCommandsRequest>,
+        request: Request<pb::WatchCommandsRequest>,
     ) -> Result<Response<Self::WatchCommandsStream>, Status> {
         let (disruptions, changes) = (self.disruptions.clone(), self.disruptions.changes());
         let follower =
@@ -142,7 +162,9 @@ impl Disruption for Handler {
             let command = follower.next().await?;
             Some((Ok(pb::WatchCommandsResponse { command: Some(command) }), follower))
         });
-        Ok(Response::new(stream.boxed()))
+        let stream = stream.boxed();
+        let leader_only = request.into_inner().leader_only;
+        Ok(Response::new(if leader_only { while_leading(&self.leadership, stream)? } else { stream }))
     }
 }
 
@@ -257,6 +279,18 @@ fn candidate(report: &NodeReport) -> pb::Candidate {
             }),
         conditions: conditions(report),
     }
+}
+
+fn budgets(report: &Report) -> impl Iterator<Item = pb::BudgetState> {
+    report.budgets.iter().flat_map(|(name, states)| {
+        states.values().map(|state| pb::BudgetState {
+            node_pool: name.to_string(),
+            reason: state.reason.as_str().to_owned(),
+            allowed: state.allowed,
+            in_use: state.away,
+            problem: state.problem.as_ref().map(ToString::to_string).unwrap_or_default(),
+        })
+    })
 }
 
 fn conditions(report: &NodeReport) -> Vec<types::Condition> {

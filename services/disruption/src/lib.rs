@@ -44,11 +44,12 @@ use crate::writes::Writes;
 pub async fn start(config: Config, shell: &mut Shell) -> anyhow::Result<()> {
     let metrics = Metrics::register(&shell.metrics);
     let provisioners = shell.peers(Service::Provisioner)?;
+    let leadership = shell.leadership();
     let parts = Parts {
         writes: Writes::new(writer(&config).await?),
         events: Events::new(shell.events()),
         probes: Probes::new(provisioners, metrics.clone()),
-        leadership: shell.leadership(),
+        leadership: leadership.clone(),
         metrics,
     };
     let (actor, disruptions, intake) = Actor::new(Options::of(&config), parts);
@@ -61,7 +62,7 @@ pub async fn start(config: Config, shell: &mut Shell) -> anyhow::Result<()> {
     shell.watch("poddisruptionbudgets", Watch::<PodDisruptionBudget>::all(client), intake);
     let stop = shell.stop();
     shell.process.spawn("disruption", actor.run(stop));
-    shell.serve(grpc::server(disruptions)).await?;
+    shell.serve(grpc::server(disruptions, leadership)).await?;
     Ok(())
 }
 

@@ -8,9 +8,11 @@ use kube::Client;
 use kube::client::Body;
 use runtime::{Leadership, Service, ServiceConfig as _, Shell};
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 
 use crate::Config;
-use crate::actor::{Actor, Options, Parts};
+use crate::actor::{Actor, Disruptions, Options, Parts};
+use crate::cluster::Fact;
 use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::probe::Probes;
@@ -58,6 +60,11 @@ pub(crate) fn failure(code: u16, message: &str) -> (u16, Value) {
 
 /// Leads from the first look on. No provisioner answers it.
 pub(crate) fn actor(client: Client, flags: &[&str]) -> Actor {
+    whole(client, flags).0
+}
+
+/// The same with who asks it and what feeds it.
+pub(crate) fn whole(client: Client, flags: &[&str]) -> (Actor, Disruptions, mpsc::Sender<Fact>) {
     let always = ["karpenter-disruption", "--cluster-name=test", "--insecure-local"];
     let config = Config::try_parse_from(always.iter().chain(flags)).unwrap();
     let mut shell = Shell::with_client(Service::Disruption, config.process().clone(), client.clone());
@@ -69,5 +76,5 @@ pub(crate) fn actor(client: Client, flags: &[&str]) -> Actor {
         leadership: Leadership::always(&shell.stop()),
         metrics,
     };
-    Actor::new(Options::of(&config), parts).0
+    Actor::new(Options::of(&config), parts)
 }

@@ -2,14 +2,17 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
 use jiff::Timestamp;
 use proto::interruptionwatcher::v1 as pb;
 use proto::interruptionwatcher::v1::interruption_watcher_server::{
     InterruptionWatcher, InterruptionWatcherServer, SERVICE_NAME,
 };
 use proto::types::v1::ObjectRef;
-use runtime::grpc::{Access, GrpcServer, Humans, errors};
+use runtime::grpc::{Access, GrpcServer, Humans, Watchers, errors};
 use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 
@@ -23,6 +26,10 @@ use crate::queue::State;
 use crate::rules::Found;
 
 const DEFAULT_LIMIT: usize = 100;
+/// Streams of events at once: half of what people may have under way, so that there is room for short questions.
+pub(crate) const MOST_WATCHERS: usize = 32;
+/// Messages come in batches: what is handled within this time is told as one.
+const QUIET: Duration = Duration::from_millis(200);
 
 pub(crate) struct Service {
     pub(crate) handler: Handler,
@@ -32,11 +39,13 @@ pub(crate) struct Service {
     pub(crate) event_accounts: Vec<String>,
     pub(crate) queue: watch::Receiver<State>,
     pub(crate) rules: watch::Receiver<Vec<Found>>,
+    pub(crate) watchers: Watchers,
 }
 
 pub(crate) fn server(service: Service) -> GrpcServer {
     let access = Access::new()
         .allow(SERVICE_NAME, "ListEvents", &[], Humans::Read)
+        .allow(SERVICE_NAME, "WatchEvents", &[], Humans::Read)
         .allow(SERVICE_NAME, "GetStats", &[], Humans::Read)
         .allow(SERVICE_NAME, "Replay", &[], Humans::Read);
     GrpcServer::new(access)
@@ -53,9 +62,29 @@ impl InterruptionWatcher for Service {
         request: Request<pb::ListEventsRequest>,
     ) -> Result<Response<pb::ListEventsResponse>, Status> {
         let pb::ListEventsRequest { limit, instance_id } = request.into_inner();
-        let limit = if limit == 0 { DEFAULT_LIMIT } else { limit as usize };
-        let events = self.journal.list(limit, instance_id).await.iter().map(event).collect();
+        let events = self.journal.list(most(limit), instance_id).await.iter().map(event).collect();
         Ok(Response::new(pb::ListEventsResponse { events }))
+    }
+
+    type WatchEventsStream = BoxStream<'static, Result<pb::WatchEventsResponse, Status>>;
+
+    async fn watch_events(
+        &self,
+        request: Request<pb::WatchEventsRequest>,
+    ) -> Result<Response<Self::WatchEventsStream>, Status> {
+        let pb::WatchEventsRequest { limit, instance_id } = request.into_inner();
+        let watcher = Watcher {
+            newest: self.journal.newest(),
+            journal: self.journal.clone(),
+            instance: instance_id,
+            first: most(limit),
+            told: None,
+        };
+        let stream = futures::stream::unfold(watcher, |mut watcher| async move {
+            let told = watcher.next().await?;
+            Some((Ok(told), watcher))
+        });
+        Ok(Response::new(self.watchers.admit(stream.boxed())?))
     }
 
     async fn get_stats(
@@ -99,6 +128,44 @@ impl InterruptionWatcher for Service {
 impl Service {
     fn received(&self) -> HashMap<String, u64> {
         self.metrics.received_by_type().into_iter().map(|(kind, count)| (kind.to_owned(), count)).collect()
+    }
+}
+
+fn most(limit: u32) -> usize {
+    if limit == 0 { DEFAULT_LIMIT } else { limit as usize }
+}
+
+/// One watcher: told what is kept, then what is recorded later. Nothing is queued for it: a slow one is told more at once.
+struct Watcher {
+    journal: Journal,
+    newest: watch::Receiver<u64>,
+    instance: String,
+    /// Most entries of the first answer.
+    first: usize,
+    /// Up to which entry it was told.
+    told: Option<u64>,
+}
+
+impl Watcher {
+    /// `None` when the process ends.
+    async fn next(&mut self) -> Option<pb::WatchEventsResponse> {
+        loop {
+            let limit = match self.told {
+                None => self.first,
+                Some(told) => {
+                    self.newest.wait_for(|newest| *newest > told).await.ok()?;
+                    tokio::time::sleep(QUIET).await;
+                    usize::MAX
+                }
+            };
+            let after = self.told.unwrap_or_default();
+            let listed = self.journal.after(after, limit, self.instance.clone()).await?;
+            let kept = self.told.replace(listed.newest).is_none();
+            if kept || !listed.entries.is_empty() {
+                let events = listed.entries.iter().map(event).collect();
+                return Some(pb::WatchEventsResponse { events, kept });
+            }
+        }
     }
 }
 
@@ -158,3 +225,7 @@ fn kind(kind: Option<Kind>) -> pb::MessageKind {
         Some(Kind::NoOp) => pb::MessageKind::NoOp,
     }
 }
+
+#[cfg(test)]
+#[path = "grpc_tests.rs"]
+mod tests;

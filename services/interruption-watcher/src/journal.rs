@@ -1,4 +1,4 @@
-//! The last warnings and what was done about them, for `ListEvents`. In memory only: what must not be lost is on the claims.
+//! The last warnings and what was done about them, for `ListEvents` and `WatchEvents`. In memory only: what must not be lost is on the claims.
 //!
 //! Messages about other people's instances come in floods (rules are account-wide); they have a small place of their own, so
 //! that they do not push out what happened to our nodes.
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::claims::Claim;
@@ -45,13 +45,21 @@ pub(crate) struct Entry {
 
 enum Command {
     Record(Box<Entry>),
-    List { limit: usize, instance: String, reply: oneshot::Sender<Vec<Entry>> },
+    List { after: u64, limit: usize, instance: String, reply: oneshot::Sender<Listed> },
+}
+
+pub(crate) struct Listed {
+    /// Newest first.
+    pub(crate) entries: Vec<Entry>,
+    /// The number of the newest entry of all.
+    pub(crate) newest: u64,
 }
 
 /// Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Journal {
     mailbox: mpsc::Sender<Command>,
+    newest: watch::Receiver<u64>,
 }
 
 impl Journal {
@@ -64,22 +72,35 @@ impl Journal {
 
     /// Newest first; an empty `instance` means all.
     pub(crate) async fn list(&self, limit: usize, instance: String) -> Vec<Entry> {
+        self.after(0, limit, instance).await.map(|listed| listed.entries).unwrap_or_default()
+    }
+
+    /// Those recorded after the entry of this number, as far as they are kept; `None` when the process ends.
+    pub(crate) async fn after(&self, number: u64, limit: usize, instance: String) -> Option<Listed> {
         let (reply, answer) = oneshot::channel();
-        let _ = self.mailbox.send(Command::List { limit, instance, reply }).await;
-        answer.await.unwrap_or_default()
+        self.mailbox.send(Command::List { after: number, limit, instance, reply }).await.ok()?;
+        answer.await.ok()
+    }
+
+    /// The number of the newest entry; entries are numbered from 1.
+    pub(crate) fn newest(&self) -> watch::Receiver<u64> {
+        self.newest.clone()
     }
 }
 
 pub(crate) struct Actor {
     mailbox: mpsc::Receiver<Command>,
-    ours: VecDeque<Entry>,
-    others: VecDeque<Entry>,
+    ours: VecDeque<(u64, Entry)>,
+    others: VecDeque<(u64, Entry)>,
+    newest: watch::Sender<u64>,
 }
 
 impl Actor {
     pub(crate) fn new() -> (Self, Journal) {
         let (sender, mailbox) = mpsc::channel(MAILBOX);
-        (Self { mailbox, ours: VecDeque::new(), others: VecDeque::new() }, Journal { mailbox: sender })
+        let (newest, seen) = watch::channel(0);
+        let actor = Self { mailbox, ours: VecDeque::new(), others: VecDeque::new(), newest };
+        (actor, Journal { mailbox: sender, newest: seen })
     }
 
     pub(crate) async fn run(mut self, stop: CancellationToken) -> anyhow::Result<()> {
@@ -91,7 +112,9 @@ impl Actor {
             };
             match command {
                 Command::Record(entry) => self.record(*entry),
-                Command::List { limit, instance, reply } => drop(reply.send(self.list(limit, &instance))),
+                Command::List { after, limit, instance, reply } => {
+                    drop(reply.send(self.list(after, limit, &instance)));
+                }
             }
         }
     }
@@ -99,18 +122,22 @@ impl Actor {
     fn record(&mut self, entry: Entry) {
         let concerns_us = !entry.claims.is_empty() || entry.kind.is_none();
         let (ring, most) = if concerns_us { (&mut self.ours, OURS) } else { (&mut self.others, OTHERS) };
-        ring.push_back(entry);
+        let number = *self.newest.borrow() + 1;
+        ring.push_back((number, entry));
         if ring.len() > most {
             ring.pop_front();
         }
+        self.newest.send_replace(number);
     }
 
-    fn list(&self, limit: usize, instance: &str) -> Vec<Entry> {
-        let about = |entry: &&Entry| instance.is_empty() || entry.instances.iter().any(|id| id == instance);
-        let mut found: Vec<Entry> = self.ours.iter().chain(&self.others).filter(about).cloned().collect();
-        found.sort_by_key(|entry| std::cmp::Reverse(entry.received_at));
-        found.truncate(limit);
-        found
+    fn list(&self, after: u64, limit: usize, instance: &str) -> Listed {
+        let about = |entry: &Entry| instance.is_empty() || entry.instances.iter().any(|id| id == instance);
+        let all = self.ours.iter().chain(&self.others);
+        let found = all.filter(|(number, entry)| *number > after && about(entry));
+        let mut entries: Vec<Entry> = found.map(|(_, entry)| entry.clone()).collect();
+        entries.sort_by_key(|entry| std::cmp::Reverse(entry.received_at));
+        entries.truncate(limit);
+        Listed { entries, newest: *self.newest.borrow() }
     }
 }
 
@@ -141,10 +168,24 @@ mod tests {
         for second in 2..5000 {
             actor.record(entry(second, "i-2", false));
         }
-        assert_eq!(actor.list(usize::MAX, "").len(), OTHERS + 1);
-        assert_eq!(actor.list(5, "i-1").len(), 1);
-        let newest: Vec<String> = actor.list(2, "").into_iter().map(|entry| entry.id).collect();
+        assert_eq!(actor.list(0, usize::MAX, "").entries.len(), OTHERS + 1);
+        assert_eq!(actor.list(0, 5, "i-1").entries.len(), 1);
+        let newest: Vec<String> = actor.list(0, 2, "").entries.into_iter().map(|entry| entry.id).collect();
         assert_eq!(newest, ["4999", "4998"]);
+    }
+
+    #[test]
+    fn who_has_seen_some_is_told_the_later_ones_and_how_far_that_is() {
+        let (mut actor, journal) = Actor::new();
+        actor.record(entry(9, "i-1", true));
+        actor.record(entry(8, "i-2", false));
+        assert_eq!(*journal.newest().borrow(), 2);
+        let later = actor.list(1, usize::MAX, "");
+        assert_eq!((later.entries.len(), later.newest), (1, 2), "by when it was handled, not by its time");
+        assert_eq!(later.entries[0].id, "8");
+        assert!(actor.list(2, usize::MAX, "").entries.is_empty());
+        let of_another = actor.list(0, usize::MAX, "i-3");
+        assert_eq!((of_another.entries.len(), of_another.newest), (0, 2));
     }
 
     #[test]

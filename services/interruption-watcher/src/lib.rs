@@ -6,7 +6,7 @@
 //! queue    SQS, every replica ─► handler: message (pure) ─► decision (pure) ─► actions ─┬─► handover ─► termination
 //! health   DescribeInstanceStatus, the leader ─────────────────────────────► actions ─┼─► unavailable ─► pricing-cache
 //! rules    EventBridge: checked by every replica, written by the leader (setting)      └─► replacements ─► provisioner
-//! claims   NodeClaims by instance;  journal: what was done, for ListEvents
+//! claims   NodeClaims by instance;  journal: what was done, for ListEvents and WatchEvents
 //! ```
 
 mod actions;
@@ -33,6 +33,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use cloud::{CatalogSource as _, HealthSource, Queue, Rules};
+use runtime::grpc::Watchers;
 use runtime::watch::Watch;
 use runtime::{Service, Shell};
 use tokio::sync::watch;
@@ -104,6 +105,7 @@ pub async fn start_with<C: Cloud>(
         event_accounts: interruption.event_accounts.clone(),
         queue: queue_state.subscribe(),
         rules: rule_state.subscribe(),
+        watchers: Watchers::new(grpc::MOST_WATCHERS),
     };
 
     let stop = shell.stop();

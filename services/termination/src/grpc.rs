@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use jiff::Timestamp;
 use model::labels;
 use proto::termination::v1 as pb;
 use proto::termination::v1::termination_server::{SERVICE_NAME, Termination, TerminationServer};
 use proto::types::v1::{ObjectRef, PodRef};
-use runtime::grpc::{Access, GrpcServer, Humans, errors};
+use runtime::grpc::{Access, GrpcServer, Humans, errors, while_leading};
 use runtime::{Leadership, Service};
 use tonic::{Request, Response, Status};
 
@@ -179,7 +180,7 @@ impl Termination for Handler {
         &self,
         request: Request<pb::WatchDrainRequest>,
     ) -> Result<Response<Self::WatchDrainStream>, Status> {
-        let name = request.into_inner().name;
+        let pb::WatchDrainRequest { name, leader_only } = request.into_inner();
         let follower = Follower {
             changes: self.removals.changes(),
             removals: self.removals.clone(),
@@ -192,7 +193,8 @@ impl Termination for Handler {
             let next = follower.next().await?;
             Some((Ok(pb::WatchDrainResponse { drain: Some(next) }), follower))
         });
-        Ok(Response::new(Box::pin(stream)))
+        let stream = stream.boxed();
+        Ok(Response::new(if leader_only { while_leading(&self.leadership, stream)? } else { stream }))
     }
 }
 

@@ -100,7 +100,7 @@ async fn list(args: &Args) -> Result<Vec<Row>> {
 
 /// On a terminal the table is drawn anew, elsewhere lines are added.
 async fn follow(args: &Args) -> Result<()> {
-    let stream = client(args).await?.watch_commands(pb::WatchCommandsRequest {}).await;
+    let stream = client(args).await?.watch_commands(pb::WatchCommandsRequest::default()).await;
     let mut stream = stream.map_err(|status| explain(&status))?.into_inner();
     let live = args.output == Output::Table && io::stdout().is_terminal();
     let mut rows: Vec<Row> = if live { list(args).await? } else { Vec::new() };

@@ -36,7 +36,8 @@ pub(super) async fn follow(args: &Args) -> Result<()> {
     let mut client = args.client().await?;
     let mut begun = false;
     loop {
-        let request = WatchDrainRequest { name: args.name.clone().unwrap_or_default() };
+        let name = args.name.clone().unwrap_or_default();
+        let request = WatchDrainRequest { name, ..WatchDrainRequest::default() };
         let end = match client.watch_drain(request).await {
             Ok(stream) => {
                 begun = true;

@@ -115,7 +115,7 @@ fn commands(source: Source) -> BoxFuture<'static, Result<()>> {
         let mut client = DisruptionClient::new(transport).max_decoding_message_size(LARGEST_ANSWER);
         let mut nodes = source.hub.node_changes();
         let mut stream =
-            client.watch_commands(WatchCommandsRequest {}).await.map_err(|s| explain(&s))?.into_inner();
+            client.watch_commands(WatchCommandsRequest::default()).await.map_err(|s| explain(&s))?.into_inner();
         let request = ListCommandsRequest { with_ended: true };
         let listed = client.list_commands(request).await.map_err(|status| explain(&status))?;
         for command in listed.into_inner().commands {

@@ -101,6 +101,7 @@ impl Options {
 pub(crate) struct Disruptions {
     questions: mpsc::Sender<Question>,
     changes: watch::Receiver<u64>,
+    node_changes: watch::Receiver<u64>,
 }
 
 /// An answer is `None` until the whole cluster was seen.
@@ -158,6 +159,11 @@ impl Disruptions {
     /// Moves whenever a command may look different.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.clone()
+    }
+
+    /// Moves whenever the report may be another: the cluster changed, or was looked at.
+    pub(crate) fn node_changes(&self) -> watch::Receiver<u64> {
+        self.node_changes.clone()
     }
 }
 
@@ -240,6 +246,7 @@ pub(crate) struct Actor {
     facts: mpsc::Receiver<Fact>,
     questions: mpsc::Receiver<Question>,
     changes: watch::Sender<u64>,
+    node_changes: watch::Sender<u64>,
 
     cluster: ClusterState,
     listed: BTreeSet<&'static str>,
@@ -309,6 +316,7 @@ impl Actor {
         let (intake, facts) = mpsc::channel(4096);
         let (ask, questions) = mpsc::channel(64);
         let (changes, changed) = watch::channel(0);
+        let (node_changes, nodes_changed) = watch::channel(0);
         let actor = Self {
             options,
             writes: parts.writes,
@@ -319,6 +327,7 @@ impl Actor {
             facts,
             questions,
             changes,
+            node_changes,
             cluster: ClusterState::default(),
             listed: BTreeSet::new(),
             touched: Touched::default(),
@@ -353,7 +362,7 @@ impl Actor {
             term: None,
             count: 0,
         };
-        (actor, Disruptions { questions: ask, changes: changed }, intake)
+        (actor, Disruptions { questions: ask, changes: changed, node_changes: nodes_changed }, intake)
     }
 
     pub(crate) async fn run(mut self, stop: CancellationToken) -> anyhow::Result<()> {
@@ -472,6 +481,9 @@ impl Actor {
         self.touched.claims.extend(self.due.due(now));
         let touched = std::mem::take(&mut self.touched);
         self.dirty |= touched.decisions;
+        if touched.decisions || !touched.claims.is_empty() {
+            self.nodes_changed();
+        }
         if self.term.is_none() {
             if !touched.claims.is_empty() {
                 // Notes tell it of commands.
@@ -516,8 +528,14 @@ impl Actor {
                 self.settled(&claim, result, now);
             }
             Ok(Done::PoolMarked { pool, result }) => self.pool_marked(&pool, result),
-            Ok(Done::Seen { result, began }) => self.seen(result, began, now),
-            Ok(Done::Looked { result, began }) => self.looked(result, began, now),
+            Ok(Done::Seen { result, began }) => {
+                self.seen(result, began, now);
+                self.nodes_changed();
+            }
+            Ok(Done::Looked { result, began }) => {
+                self.looked(result, began, now);
+                self.nodes_changed();
+            }
             Ok(Done::Checked { id, result }) => self.checked(&id, result, now),
             Ok(Done::Wrote { id, claim, purpose, result }) => self.wrote(&id, &claim, purpose, result, now),
             Ok(Done::Ordered { id, result }) => self.ordered(&id, result, now),
@@ -555,6 +573,12 @@ impl Actor {
 
     fn changed(&self) {
         self.changes.send_modify(|version| *version += 1);
+        // What is part of a command is held by it.
+        self.nodes_changed();
+    }
+
+    fn nodes_changed(&self) {
+        self.node_changes.send_modify(|version| *version += 1);
     }
 }
 

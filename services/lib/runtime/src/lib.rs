@@ -35,6 +35,7 @@
 //!
 //!     let access = Access::new()
 //!         .allow(SERVICE_NAME, "ListEvents", &[], Humans::Read)
+//!         .allow(SERVICE_NAME, "WatchEvents", &[], Humans::Read)
 //!         .allow(SERVICE_NAME, "GetStats", &[Service::Termination], Humans::Read)
 //!         .allow(SERVICE_NAME, "Replay", &[], Humans::Granted);
 //!     shell.serve(GrpcServer::new(access).add_service(InterruptionWatcherServer::new(Handler))).await?;
@@ -66,6 +67,10 @@
 //! # impl InterruptionWatcher for Handler {
 //! #     async fn list_events(&self, _: tonic::Request<ListEventsRequest>) -> Result<tonic::Response<ListEventsResponse>, tonic::Status> {
 //! #         Ok(tonic::Response::new(Default::default()))
+//! #     }
+//! #     type WatchEventsStream = futures::stream::Empty<Result<WatchEventsResponse, tonic::Status>>;
+//! #     async fn watch_events(&self, _: tonic::Request<WatchEventsRequest>) -> Result<tonic::Response<Self::WatchEventsStream>, tonic::Status> {
+//! #         Ok(tonic::Response::new(futures::stream::empty()))
 //! #     }
 //! #     async fn get_stats(&self, _: tonic::Request<GetStatsRequest>) -> Result<tonic::Response<GetStatsResponse>, tonic::Status> {
 //! #         Ok(tonic::Response::new(Default::default()))

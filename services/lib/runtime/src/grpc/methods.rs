@@ -66,6 +66,6 @@ mod tests {
             ("karpenter.pricingcache.v1.PricingCache", "GetPrices")
         );
         assert_eq!(methods.named("/made.up/Thing").service, "unknown");
-        assert_eq!(methods.of_service("karpenter.interruptionwatcher.v1.InterruptionWatcher").count(), 3);
+        assert_eq!(methods.of_service("karpenter.interruptionwatcher.v1.InterruptionWatcher").count(), 4);
     }
 }

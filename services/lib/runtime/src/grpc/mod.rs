@@ -31,6 +31,7 @@ mod tls;
 mod token;
 mod trust;
 mod turns;
+mod watchers;
 
 pub use access::{Access, Humans};
 pub use auth::{Identity, User};
@@ -39,6 +40,7 @@ pub use discovery::Peers;
 pub use guard::GRANT_GROUP;
 pub use request_id::{REQUEST_ID, current_request_id};
 pub use server::GrpcServer;
+pub use watchers::{Watchers, while_leading};
 
 pub(crate) use caller::Outgoing;
 pub(crate) use listen::accept;

@@ -15,6 +15,7 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use opentelemetry::trace::TracerProvider as _;
 use proto::interruptionwatcher::v1::{
     GetStatsRequest, GetStatsResponse, ListEventsRequest, ListEventsResponse, ReplayRequest, ReplayResponse,
+    WatchEventsRequest, WatchEventsResponse,
     interruption_watcher_client::InterruptionWatcherClient,
     interruption_watcher_server::{self, InterruptionWatcher, InterruptionWatcherServer},
 };
@@ -57,6 +58,15 @@ impl InterruptionWatcher for Handler {
         Ok(Response::new(Default::default()))
     }
 
+    type WatchEventsStream = futures::stream::Empty<Result<WatchEventsResponse, Status>>;
+
+    async fn watch_events(
+        &self,
+        _: Request<WatchEventsRequest>,
+    ) -> Result<Response<Self::WatchEventsStream>, Status> {
+        Ok(Response::new(futures::stream::empty()))
+    }
+
     async fn get_stats(&self, _: Request<GetStatsRequest>) -> Result<Response<GetStatsResponse>, Status> {
         Ok(Response::new(Default::default()))
     }
@@ -95,6 +105,7 @@ pub(super) fn access() -> Access {
     let name = interruption_watcher_server::SERVICE_NAME;
     Access::new()
         .allow(name, "ListEvents", &[Service::Provisioner], Humans::Read)
+        .allow(name, "WatchEvents", &[], Humans::Read)
         .allow(name, "GetStats", &[Service::Termination], Humans::No)
         .allow(name, "Replay", &[Service::Provisioner], Humans::Granted)
 }
