@@ -19,6 +19,10 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Uri};
 
 const CONNECT: Duration = Duration::from_secs(5);
 const CALL: Duration = Duration::from_secs(60);
+/// A connection whose other end went without a word (a machine that slept, a network that changed) looks like a quiet one. Every
+/// so often the other end is asked for a sign of life, and must give it within this time.
+const PROBE_EVERY: Duration = Duration::from_secs(10);
+const PROBE_ANSWER: Duration = Duration::from_secs(20);
 
 /// One replica of a service, as the service's trust ConfigMap has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,7 +108,12 @@ fn tls(domain: &str, pem: String) -> ClientTlsConfig {
 fn endpoint(address: &str) -> Result<Endpoint> {
     let endpoint =
         Endpoint::from_shared(address.to_owned()).with_context(|| format!("{address} is not an address"))?;
-    Ok(endpoint.connect_timeout(CONNECT).timeout(CALL))
+    Ok(endpoint
+        .connect_timeout(CONNECT)
+        .timeout(CALL)
+        .http2_keep_alive_interval(PROBE_EVERY)
+        .keep_alive_timeout(PROBE_ANSWER)
+        .keep_alive_while_idle(true))
 }
 
 #[cfg(test)]

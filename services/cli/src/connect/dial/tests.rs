@@ -8,6 +8,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
+use tokio_util::sync::CancellationToken;
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Identity, Server, ServerTlsConfig};
 use tonic_health::pb::HealthCheckRequest;
@@ -94,6 +95,55 @@ async fn forward_port(stream: TcpStream) {
             }
         }
     }
+}
+
+/// A gRPC server without TLS.
+#[allow(clippy::disallowed_methods, reason = "it ends with the test")]
+async fn plain_replica() -> SocketAddr {
+    let (_reporter, health) = tonic_health::server::health_reporter();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(Server::builder().add_service(health).serve_with_incoming(TcpIncoming::from(listener)));
+    address
+}
+
+/// A way to `server` that, once it is cut, still takes every byte and passes none on.
+#[allow(clippy::disallowed_methods, reason = "it ends with the test")]
+async fn way_to(server: SocketAddr, cut: CancellationToken) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut near, _)) = listener.accept().await {
+            let cut = cut.clone();
+            tokio::spawn(async move {
+                let mut far = TcpStream::connect(server).await.unwrap();
+                tokio::select! {
+                    _ = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
+                    () = cut.cancelled() => {
+                        let _ = tokio::io::copy(&mut near, &mut tokio::io::sink()).await;
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_connection_that_leads_nowhere_any_more_is_noticed_in_bounded_time() {
+    let cut = CancellationToken::new();
+    let address = way_to(plain_replica().await, cut.clone()).await;
+    let mut client = HealthClient::new(insecurely(&address.to_string()).await.unwrap());
+    let watched = HealthCheckRequest { service: String::new() };
+    let mut stream = client.watch(watched).await.unwrap().into_inner();
+    assert_eq!(stream.message().await.unwrap().unwrap().status(), ServingStatus::Serving);
+    cut.cancel();
+    // From here on time passes as fast as everybody waits.
+    tokio::time::pause();
+    let began = tokio::time::Instant::now();
+    let lost = stream.message().await.expect_err("nobody is there");
+    let took = began.elapsed();
+    assert!(took <= PROBE_EVERY + PROBE_ANSWER + Duration::from_secs(1), "{took:?}: {lost}");
 }
 
 async fn status(channel: Channel) -> ServingStatus {
