@@ -17,6 +17,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
+use futures::StreamExt as _;
+use futures::future::{BoxFuture, FutureExt as _};
+use futures::stream::FuturesUnordered;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, ServiceAccount};
 use kube::api::{Api, PostParams};
@@ -43,7 +46,8 @@ pub(crate) fn of_operator(service_account: clap::Arg) -> clap::Arg {
 /// Flags of every sub-command that asks a running service.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Connection {
-    /// host:port of the service [default: environment variable GRPC_<SERVICE>, else what it published in the cluster]
+    /// host:port of the service, or of several of its replicas with commas between [default: environment variable GRPC_<SERVICE>,
+    /// else what it published in the cluster]
     #[arg(long, value_name = "HOST:PORT", help_heading = "Connection")]
     pub address: Option<String>,
 
@@ -94,6 +98,9 @@ impl fmt::Debug for SharedClient {
 /// The transport of a generated client: `PricingCacheClient::new(connection.open(...).await?)`.
 pub type Transport = InterceptedService<Channel, Bearer>;
 
+/// Replicas that are being connected to, by name.
+pub(crate) type Opening<'a> = FuturesUnordered<BoxFuture<'a, (String, Result<Transport>)>>;
+
 /// Adds the token to every call.
 #[derive(Clone)]
 pub struct Bearer(Option<MetadataValue<Ascii>>);
@@ -110,39 +117,93 @@ impl Interceptor for Bearer {
 impl Connection {
     /// Connects to a replica that answers. `from_env` is the value of `GRPC_<SERVICE>`.
     pub async fn open(&self, service: Service, from_env: Option<&str>) -> Result<Transport> {
-        let named = self.address.as_deref().or_else(|| from_env.filter(|text| !text.is_empty()));
-        if self.insecure {
-            let address = named.context("--insecure needs --address")?;
-            let channel = dial::insecurely(address).await;
-            let channel = channel.with_context(|| format!("connect to {service} at {address}"))?;
-            return Ok(InterceptedService::new(channel, Bearer(None)));
+        let mut failed = Vec::new();
+        for address in self.named(from_env)? {
+            match self.open_at(service, address).await {
+                Ok(transport) => return Ok(transport),
+                Err(error) => failed.push(error),
+            }
+        }
+        if failed.len() > 1 {
+            bail!("{}", failed.iter().map(|error| format!("{error:#}")).collect::<Vec<_>>().join("; "));
+        }
+        if let Some(only) = failed.pop() {
+            return Err(only);
         }
         let client = self.client().await?;
-        let (channel, bearer) =
-            tokio::try_join!(self.reach(service, named, &client), self.bearer(&client, service))?;
+        let channel = async {
+            let replicas = dial::replicas(&self.published(&client, service).await?);
+            self.reach_replicas(service, &replicas, &client).await
+        };
+        let (channel, bearer) = tokio::try_join!(channel, self.bearer(&client, service))?;
         Ok(InterceptedService::new(channel, bearer))
     }
 
-    /// Connects to each replica by itself, for what only the leader knows: to the one at `from_env`, else to all that published
+    /// The addresses that are given; none where the service is to be found by what it published.
+    fn named<'a>(&'a self, from_env: Option<&'a str>) -> Result<Vec<&'a str>> {
+        let given = self.address.as_deref().or(from_env).unwrap_or_default();
+        let named: Vec<&str> =
+            given.split(',').map(str::trim).filter(|address| !address.is_empty()).collect();
+        if self.insecure && named.is_empty() {
+            bail!("--insecure needs --address");
+        }
+        Ok(named)
+    }
+
+    async fn open_at(&self, service: Service, address: &str) -> Result<Transport> {
+        let connecting = || format!("connect to {service} at {address}");
+        if self.insecure {
+            let channel = dial::insecurely(address).await.with_context(connecting)?;
+            return Ok(InterceptedService::new(channel, Bearer(None)));
+        }
+        let client = self.client().await?;
+        let channel = async {
+            let replicas = dial::replicas(&self.published(&client, service).await?);
+            dial::at(address, &service.dns_name(&self.namespace), &replicas).await.with_context(connecting)
+        };
+        let (channel, bearer) = tokio::try_join!(channel, self.bearer(&client, service))?;
+        Ok(InterceptedService::new(channel, bearer))
+    }
+
+    /// Connects to each replica by itself, for what only the leader knows: to those that are named, else to all that published
     /// themselves. With the replica's name, and why it cannot be reached.
     pub(crate) async fn open_each(
         &self,
         service: Service,
         from_env: Option<&str>,
     ) -> Result<Vec<(String, Result<Transport>)>> {
-        let named = self.address.as_deref().or_else(|| from_env.filter(|text| !text.is_empty()));
-        if let Some(address) = named {
-            return Ok(vec![(format!("at {address}"), self.open(service, from_env).await)]);
+        let mut each: Vec<_> = self.opening_each(service, from_env).await?.collect().await;
+        each.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Ok(each)
+    }
+
+    /// The same, one after the other as they answer: a replica that is gone and still published costs no time.
+    pub(crate) async fn opening_each(&self, service: Service, from_env: Option<&str>) -> Result<Opening<'_>> {
+        let opening = Opening::new();
+        let named = self.named(from_env)?;
+        for address in &named {
+            let address = (*address).to_owned();
+            let transport = async move {
+                let transport = self.open_at(service, &address).await;
+                (format!("at {address}"), transport)
+            };
+            opening.push(transport.boxed());
+        }
+        if !named.is_empty() {
+            return Ok(opening);
         }
         let client = self.client().await?;
         let replicas = dial::replicas(&self.published(&client, service).await?);
         let bearer = self.bearer(&client, service).await?;
-        let each = replicas.iter().map(async |replica| {
-            let reached = self.reach_replicas(service, std::slice::from_ref(replica), &client).await;
-            let transport = reached.map(|channel| InterceptedService::new(channel, bearer.clone()));
-            (replica.name.clone(), transport)
-        });
-        Ok(futures::future::join_all(each).await)
+        for replica in replicas {
+            let (client, bearer) = (client.clone(), bearer.clone());
+            let transport = async move {
+                let reached = self.reach_replicas(service, std::slice::from_ref(&replica), &client).await;
+                (replica.name, reached.map(|channel| InterceptedService::new(channel, bearer)))
+            };
+            opening.push(transport.boxed());
+        }
+        Ok(opening)
     }
 
     async fn bearer(&self, client: &kube::Client, service: Service) -> Result<Bearer> {
@@ -188,16 +249,6 @@ impl Connection {
             );
         }
         Ok(data)
-    }
-
-    async fn reach(&self, service: Service, named: Option<&str>, client: &kube::Client) -> Result<Channel> {
-        let replicas = dial::replicas(&self.published(client, service).await?);
-        match named {
-            Some(address) => dial::at(address, &service.dns_name(&self.namespace), &replicas)
-                .await
-                .with_context(|| format!("connect to {service} at {address}")),
-            None => self.reach_replicas(service, &replicas, client).await,
-        }
     }
 
     /// Connects to one of these replicas, trusting what each has published.

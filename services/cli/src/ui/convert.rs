@@ -6,7 +6,7 @@ use proto::pricingcache::v1 as pricing;
 use proto::provisioner::v1 as provisioner;
 use proto::types::v1 as types;
 
-use super::picture::{ClusterStep, Event};
+use super::picture::{CandidatesStep, ClusterStep, Event};
 use super::shown::{
     Budget, Candidate, Condition, DAEMON, DO_NOT_DISRUPT, Node, Pending, Pod, TERMINATING, Unavailable,
 };
@@ -107,7 +107,7 @@ fn pending(reply: provisioner::PendingPod) -> Option<(String, Pending)> {
     Some((pod.uid, shown))
 }
 
-pub(super) fn candidates(reply: disruption::ListCandidatesResponse) -> Event {
+pub(super) fn candidates(reply: disruption::WatchCandidatesResponse) -> Event {
     let candidate = |each: disruption::Candidate| {
         let blockers = each.blockers.into_iter().map(|b| (b.rule, b.detail, b.remedy)).collect();
         let saving = each.saving_micro_usd_per_hour;
@@ -121,19 +121,20 @@ pub(super) fn candidates(reply: disruption::ListCandidatesResponse) -> Event {
         used: each.in_use,
         problem: each.problem,
     };
-    Event::Candidates(
-        reply.candidates.into_iter().map(candidate).collect(),
-        reply.budgets.into_iter().map(budget).collect(),
-    )
+    Event::Candidates(CandidatesStep {
+        full: reply.full,
+        different: reply.candidates.into_iter().map(candidate).collect(),
+        removed: reply.removed_nodes,
+        budgets: reply.budgets.into_iter().map(budget).collect(),
+    })
 }
 
-pub(super) fn unavailable(reply: pricing::ListUnavailableResponse) -> Event {
-    let offering = |each: pricing::Unavailable| Unavailable {
-        cap: capacity_type(each.capacity_type()),
-        until: seconds(each.until.as_ref()),
-        kind: each.instance_type,
-        zone: each.zone,
-        reason: each.reason,
-    };
-    Event::Unavailable(reply.unavailable.into_iter().map(offering).collect(), reply.shifted_zones)
+pub(super) fn unavailable(mark: &pricing::Unavailable) -> Unavailable {
+    Unavailable {
+        cap: capacity_type(mark.capacity_type()),
+        until: seconds(mark.until.as_ref()),
+        kind: mark.instance_type.clone(),
+        zone: mark.zone.clone(),
+        reason: mark.reason.clone(),
+    }
 }

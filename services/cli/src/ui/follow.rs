@@ -1,226 +1,144 @@
-//! One task per service: opens its stream, passes on what comes, and opens it again after a pause that grows while it fails.
+//! One task per service: chooses the replicas to read from, reads their streams, and begins again after a pause that grows while
+//! that fails.
+//!
+//! Of a service with a leader only the leader is read: what the others know is less, and two of them could tell two stories.
+//! Where nobody leads any replica is read, and it is looked for a leader now and then.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Result;
+use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
-use proto::disruption::v1::disruption_client::DisruptionClient;
-use proto::disruption::v1::{ListCandidatesRequest, ListCommandsRequest, WatchCommandsRequest};
-use proto::interruptionwatcher::v1::ListEventsRequest;
-use proto::interruptionwatcher::v1::interruption_watcher_client::InterruptionWatcherClient;
-use proto::pricingcache::v1::ListUnavailableRequest;
-use proto::pricingcache::v1::pricing_cache_client::PricingCacheClient;
-use proto::provisioner::v1::WatchClusterRequest;
-use proto::provisioner::v1::provisioner_client::ProvisionerClient;
-use proto::termination::v1::WatchDrainRequest;
-use proto::termination::v1::termination_client::TerminationClient;
+use jiff::tz::TimeZone;
 use runtime::Service;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+use tonic::{Code, Status};
 
 use super::hub::Hub;
 use super::picture::Event;
 use super::shown::ServiceState;
-use super::{Sources, convert};
-use crate::connect::explain;
+use super::{Sources, streams};
+use crate::connect::{Transport, explain};
 
-/// A step with hundreds of nodes and all their pods.
-const LARGEST_ANSWER: usize = 64 << 20;
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// What is not streamed is asked again when nodes have changed, at most this often.
-const AT_MOST_EVERY: Duration = Duration::from_secs(5);
-/// And at least this often, for time alone changes it too: a consolidateAfter window ends, an unavailable offering comes back.
-const AT_LEAST_EVERY: Duration = Duration::from_secs(60);
-/// Warnings of AWS that are asked for at once.
-const MOST_INTERRUPTIONS: u32 = 300;
+/// While nobody leads, or not every replica is reached: a Lease is free for others after this long.
+const LOOK_AGAIN: Duration = Duration::from_secs(15);
 
 /// Ends with what is returned.
 pub(crate) fn all(sources: &Sources, hub: &Arc<Hub>) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
-    tasks.spawn(again_and_again(sources.clone(), Arc::clone(hub), Service::Provisioner, cluster));
-    tasks.spawn(again_and_again(sources.clone(), Arc::clone(hub), Service::Disruption, commands));
-    tasks.spawn(again_and_again(sources.clone(), Arc::clone(hub), Service::Termination, drains));
-    tasks.spawn(again_and_again(
-        sources.clone(),
-        Arc::clone(hub),
-        Service::InterruptionWatcher,
-        interruptions,
-    ));
-    tasks.spawn(again_and_again(sources.clone(), Arc::clone(hub), Service::PricingCache, prices));
+    for service in Service::ALL {
+        let source = Source {
+            sources: sources.clone(),
+            hub: Arc::clone(hub),
+            service,
+            is_live: AtomicBool::new(false),
+        };
+        tasks.spawn(again_and_again(source));
+    }
     tasks
 }
 
-/// Says through [`Source::live`] that it works; returns when it does not any more.
-type Follow = fn(Source) -> BoxFuture<'static, Result<()>>;
-
-struct Source {
+/// One service as it is followed.
+pub(super) struct Source {
     sources: Sources,
-    hub: Arc<Hub>,
+    pub(super) hub: Arc<Hub>,
     service: Service,
+    is_live: AtomicBool,
 }
 
 impl Source {
     fn say(&self, state: &'static str, detail: String) {
         let since = Timestamp::now().as_second();
+        self.is_live.store(state == "live", Ordering::Relaxed);
         self.hub.take(Event::Service(self.service.as_str(), ServiceState { state, detail, since }));
     }
 
-    fn live(&self) {
-        self.say("live", String::new());
+    /// What is shown is complete; `but` says what it lacks.
+    pub(super) fn live(&self, but: &str) {
+        self.say("live", but.to_owned());
     }
 }
 
-async fn again_and_again(sources: Sources, hub: Arc<Hub>, service: Service, follow: Follow) {
+/// Why a service is not read any more.
+#[derive(Debug)]
+pub(super) enum Lost {
+    /// This replica does not lead.
+    NotLeading,
+    /// Nothing is wrong: it is time to look for other replicas.
+    LookAgain,
+    Failed(anyhow::Error),
+}
+
+impl Lost {
+    pub(super) fn ended() -> Self {
+        Self::Failed(anyhow::anyhow!("the stream ended"))
+    }
+
+    /// The end of a stream that had begun.
+    pub(super) fn later(status: Status) -> Self {
+        Self::Failed(explain(&status))
+    }
+}
+
+impl From<anyhow::Error> for Lost {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// The answer to a call that should begin a stream.
+impl From<Status> for Lost {
+    fn from(status: Status) -> Self {
+        match status.code() {
+            Code::FailedPrecondition
+                if runtime::grpc::errors::reason(&status).as_deref() == Some("NOT_LEADER") =>
+            {
+                Self::NotLeading
+            }
+            Code::Unimplemented => Self::Failed(anyhow::anyhow!(
+                "this version of the service does not stream what this command shows; upgrade it"
+            )),
+            _ => Self::Failed(explain(&status)),
+        }
+    }
+}
+
+async fn again_and_again(source: Source) {
     let mut pause = SHORTEST_PAUSE;
-    let source = || Source { sources: sources.clone(), hub: Arc::clone(&hub), service };
-    source().say("connecting", String::new());
+    let mut lost_at: Option<Timestamp> = None;
+    source.say("connecting", String::new());
     loop {
         let begun = Instant::now();
-        let why = match follow(source()).await {
-            Ok(()) => "the stream ended".to_owned(),
-            Err(error) => format!("{error:#}"),
+        let lost = follow(&source).await;
+        if source.is_live.load(Ordering::Relaxed) {
+            lost_at = None;
+        }
+        let why = match lost {
+            Lost::LookAgain => continue,
+            Lost::NotLeading => "the replica does not lead any more".to_owned(),
+            Lost::Failed(error) => format!("{error:#}"),
         };
         if begun.elapsed() > LONGEST_PAUSE {
             pause = SHORTEST_PAUSE;
         }
-        source().say("lost", format!("{why}; asking again in {} s", pause.as_secs()));
-        tokio::time::sleep(pause).await;
+        let since = clock(*lost_at.get_or_insert_with(Timestamp::now));
+        let wait = jittered(pause);
+        source
+            .say("lost", format!("reconnecting since {since}: {why}; asking again in {} s", pause.as_secs()));
+        tokio::time::sleep(wait).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 
-fn cluster(source: Source) -> BoxFuture<'static, Result<()>> {
-    Box::pin(async move {
-        let transport = source.sources.transport(source.service).await?;
-        let mut client = ProvisionerClient::new(transport).max_decoding_message_size(LARGEST_ANSWER);
-        let request = WatchClusterRequest { with_pods: true };
-        let mut stream = client.watch_cluster(request).await.map_err(|s| explain(&s))?.into_inner();
-        while let Some(step) = stream.message().await.map_err(|status| explain(&status))? {
-            let complete = !step.more;
-            source.hub.take(convert::cluster(step, Timestamp::now().as_second()));
-            if complete {
-                source.live();
-            }
-        }
-        Ok(())
-    })
-}
-
-fn commands(source: Source) -> BoxFuture<'static, Result<()>> {
-    Box::pin(async move {
-        let transport = source.sources.transport(source.service).await?;
-        let mut client = DisruptionClient::new(transport).max_decoding_message_size(LARGEST_ANSWER);
-        let mut nodes = source.hub.node_changes();
-        let mut stream =
-            client.watch_commands(WatchCommandsRequest::default()).await.map_err(|s| explain(&s))?.into_inner();
-        let request = ListCommandsRequest { with_ended: true };
-        let listed = client.list_commands(request).await.map_err(|status| explain(&status))?;
-        for command in listed.into_inner().commands {
-            source.hub.take(Event::Command(command));
-        }
-        let mut asking = Asking::new();
-        loop {
-            tokio::select! {
-                reply = stream.message() => {
-                    let Some(reply) = reply.map_err(|status| explain(&status))? else { return Ok(()) };
-                    if let Some(command) = reply.command {
-                        source.hub.take(Event::Command(command));
-                    }
-                    asking.soon();
-                }
-                Ok(()) = nodes.changed() => asking.soon(),
-                () = asking.due() => {
-                    let request = ListCandidatesRequest::default();
-                    let reply = client.list_candidates(request).await.map_err(|status| explain(&status))?;
-                    source.hub.take(convert::candidates(reply.into_inner()));
-                    source.live();
-                }
-            }
-        }
-    })
-}
-
-fn drains(source: Source) -> BoxFuture<'static, Result<()>> {
-    Box::pin(async move {
-        let transport = source.sources.transport(source.service).await?;
-        let mut client = TerminationClient::new(transport).max_decoding_message_size(LARGEST_ANSWER);
-        let mut stream =
-            client.watch_drain(WatchDrainRequest::default()).await.map_err(|s| explain(&s))?.into_inner();
-        source.hub.take(Event::DrainsBegin);
-        source.live();
-        while let Some(reply) = stream.message().await.map_err(|status| explain(&status))? {
-            if let Some(drain) = reply.drain {
-                source.hub.take(Event::Drain(drain));
-            }
-        }
-        Ok(())
-    })
-}
-
-fn prices(source: Source) -> BoxFuture<'static, Result<()>> {
-    Box::pin(async move {
-        let transport = source.sources.transport(source.service).await?;
-        let mut client = PricingCacheClient::new(transport).max_decoding_message_size(LARGEST_ANSWER);
-        let mut nodes = source.hub.node_changes();
-        let mut asking = Asking::new();
-        loop {
-            tokio::select! {
-                Ok(()) = nodes.changed() => asking.soon(),
-                () = asking.due() => {
-                    let reply = client.list_unavailable(ListUnavailableRequest {}).await;
-                    source.hub.take(convert::unavailable(reply.map_err(|status| explain(&status))?.into_inner()));
-                    source.live();
-                }
-            }
-        }
-    })
-}
-
-fn interruptions(source: Source) -> BoxFuture<'static, Result<()>> {
-    Box::pin(async move {
-        let transport = source.sources.transport(source.service).await?;
-        let mut client = InterruptionWatcherClient::new(transport).max_decoding_message_size(LARGEST_ANSWER);
-        let mut nodes = source.hub.node_changes();
-        let mut asking = Asking::new();
-        loop {
-            tokio::select! {
-                Ok(()) = nodes.changed() => asking.soon(),
-                () = asking.due() => {
-                    let request = ListEventsRequest { limit: MOST_INTERRUPTIONS, instance_id: String::new() };
-                    let reply = client.list_events(request).await.map_err(|status| explain(&status))?;
-                    source.hub.take(Event::Interruptions(reply.into_inner().events));
-                    source.live();
-                }
-            }
-        }
-    })
-}
-
-/// When to ask what is not streamed: at once, soon after changes, and now and then without any.
-struct Asking {
-    at: Instant,
-    last: Option<Instant>,
-}
-
-impl Asking {
-    fn new() -> Self {
-        Self { at: Instant::now(), last: None }
-    }
-
-    /// Something changed.
-    fn soon(&mut self) {
-        let earliest = self.last.map_or_else(Instant::now, |last| last + AT_MOST_EVERY);
-        self.at = self.at.min(earliest.max(Instant::now()));
-    }
-
-    async fn due(&mut self) {
-        tokio::time::sleep_until(self.at).await;
-        let now = Instant::now();
-        (self.at, self.last) = (now + jittered(AT_LEAST_EVERY), Some(now));
-    }
+/// The time of day here.
+fn clock(at: Timestamp) -> String {
+    at.to_zoned(TimeZone::system()).strftime("%H:%M:%S").to_string()
 }
 
 /// Up to a quarter longer, so that many open pages do not ask at the same moment.
@@ -231,22 +149,102 @@ fn jittered(base: Duration) -> Duration {
     base + base.mul_f64(f64::from(byte[0]) / 256.0 / 4.0)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn what_is_not_streamed_is_asked_again_after_changes_and_on_a_slow_timer() {
-        let began = Instant::now();
-        let mut asking = Asking::new();
-        asking.due().await;
-        assert_eq!(began.elapsed(), Duration::ZERO, "at once");
-        asking.soon();
-        asking.soon();
-        asking.due().await;
-        assert_eq!(began.elapsed(), AT_MOST_EVERY, "a burst of changes is one question");
-        asking.due().await;
-        let waited = began.elapsed() - AT_MOST_EVERY;
-        assert!((AT_LEAST_EVERY..=AT_LEAST_EVERY * 5 / 4).contains(&waited), "{waited:?} without a change");
+async fn follow(source: &Source) -> Lost {
+    let end = match source.service {
+        Service::Provisioner => of_leader(source, streams::cluster).await,
+        Service::Disruption => of_leader(source, streams::disruption).await,
+        Service::Termination => of_leader(source, streams::drains).await,
+        Service::InterruptionWatcher => of_all(source).await,
+        Service::PricingCache => of_any(source).await,
+    };
+    match end {
+        Err(lost) => lost,
+        Ok(never) => match never {},
     }
 }
+
+pub(super) type Never = std::convert::Infallible;
+
+/// Whose stream it is to be.
+#[derive(Clone, Debug)]
+pub(super) enum Whose {
+    Leader,
+    /// Nobody leads, in these words.
+    Anybody(String),
+}
+
+impl Whose {
+    pub(super) fn is_leader(&self) -> bool {
+        matches!(self, Self::Leader)
+    }
+
+    /// What the picture lacks.
+    pub(super) fn but(&self) -> &str {
+        match self {
+            Self::Leader => "",
+            Self::Anybody(words) => words,
+        }
+    }
+}
+
+/// Reads one replica's streams until they end.
+type Read = for<'a> fn(&'a Source, Transport, Whose) -> BoxFuture<'a, Result<Never, Lost>>;
+
+async fn of_leader(source: &Source, read: Read) -> Result<Never, Lost> {
+    let Source { sources, service, .. } = source;
+    let connection = sources.connection_to(*service);
+    let mut opening = connection.opening_each(*service, sources.address_of(*service)).await?;
+    let only_one = opening.len() == 1;
+    let (mut others, mut failed) = (Vec::new(), Vec::new());
+    while let Some((name, outcome)) = opening.next().await {
+        match outcome {
+            Ok(transport) => match read(source, transport.clone(), Whose::Leader).await {
+                Err(Lost::NotLeading) => others.push((name, transport)),
+                end => return end,
+            },
+            Err(error) => failed.push(format!("{name}: {error:#}")),
+        }
+    }
+    let Some((name, transport)) = others.into_iter().next() else { return Err(unreachable_all(&failed)) };
+    let whose = Whose::Anybody(format!("no replica leads; shown is what the one {name} knows"));
+    let reading = read(source, transport, whose);
+    if only_one {
+        return reading.await;
+    }
+    tokio::time::timeout(LOOK_AGAIN, reading).await.unwrap_or(Err(Lost::LookAgain))
+}
+
+/// Each replica handles warnings of its own: all of them together are the picture.
+async fn of_all(source: &Source) -> Result<Never, Lost> {
+    let Source { sources, service, .. } = source;
+    let each = sources.connection_to(*service).open_each(*service, sources.address_of(*service)).await?;
+    let (mut transports, mut failed) = (Vec::new(), Vec::new());
+    for (name, outcome) in each {
+        match outcome {
+            Ok(transport) => transports.push(transport),
+            Err(error) => failed.push(format!("{name}: {error:#}")),
+        }
+    }
+    if transports.is_empty() {
+        return Err(unreachable_all(&failed));
+    }
+    if failed.is_empty() {
+        return streams::interruptions(source, transports, "").await;
+    }
+    let but = format!("warnings that these replicas handled are missing: {}", failed.join("; "));
+    let reading = streams::interruptions(source, transports, &but);
+    tokio::time::timeout(LOOK_AGAIN, reading).await.unwrap_or(Err(Lost::LookAgain))
+}
+
+fn unreachable_all(failed: &[String]) -> Lost {
+    Lost::Failed(anyhow::anyhow!("no replica can be reached: {}", failed.join("; ")))
+}
+
+/// All replicas answer alike.
+async fn of_any(source: &Source) -> Result<Never, Lost> {
+    streams::catalogue(source, source.sources.transport(source.service).await?).await
+}
+
+#[cfg(test)]
+#[path = "follow_tests.rs"]
+mod tests;

@@ -15,8 +15,6 @@ pub(crate) struct Hub {
     picture: Mutex<Picture>,
     /// Patches as JSON.
     changes: broadcast::Sender<Arc<str>>,
-    /// Changes with the nodes: a reason to ask again what is not streamed.
-    nodes: watch::Sender<u64>,
     /// Changes of the nodes or of the pods that wait: the lower bound is another then.
     load: watch::Sender<u64>,
     /// Changes of any part.
@@ -32,7 +30,6 @@ impl Hub {
         Self {
             picture: Mutex::default(),
             changes: broadcast::channel(BEHIND).0,
-            nodes: watch::channel(0).0,
             load: watch::channel(0).0,
             any: watch::channel(0).0,
             joined: watch::channel(0).0,
@@ -50,9 +47,6 @@ impl Hub {
         let patch = picture.take(event, Timestamp::now().as_second());
         if patch.is_empty() {
             return;
-        }
-        if !patch.nodes.is_empty() {
-            self.nodes.send_modify(|count| *count += 1);
         }
         if !patch.nodes.is_empty() || !patch.pending.is_empty() {
             self.load.send_modify(|count| *count += 1);
@@ -84,11 +78,6 @@ impl Hub {
     /// Changes whenever any part of the picture does.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.any.subscribe()
-    }
-
-    /// Changes whenever a node does.
-    pub(super) fn node_changes(&self) -> watch::Receiver<u64> {
-        self.nodes.subscribe()
     }
 
     /// Changes whenever a node or a waiting pod does.

@@ -1,11 +1,13 @@
 //! `kubectl karpenter ui`: one page that shows what the autoscaler does, and why, while it does it.
 //!
 //! ```text
-//!  provisioner WatchCluster ─┐
-//!  disruption  WatchCommands ├─> follow ──> picture (pure merge) ──> hub ──> serve (server-sent events) ──> page
-//!  termination WatchDrain    │                                        ├──> --snapshot FILE
-//!  interruption-watcher      │                                        └──> top --watch
-//!  pricing-cache             ┘
+//!  provisioner   WatchCluster   ─┐
+//!  disruption    WatchCommands   │  follow: which replica, and again after pauses
+//!                WatchCandidates ├─> streams: one service's ──> picture (pure merge) ──> hub ──> serve (server-sent events) ──> page
+//!  termination   WatchDrain      │                                                       ├──> --snapshot FILE
+//!  interruption-watcher          │                                                       └──> top --watch
+//!                WatchEvents     │
+//!  pricing-cache WatchCatalog   ─┘
 //! ```
 //! It runs on the person's machine, with the person's rights; nothing of it is in the cluster, and it changes nothing there.
 
@@ -27,7 +29,9 @@ mod open;
 pub(crate) mod picture;
 mod question;
 mod serve;
+mod shortages;
 pub(crate) mod shown;
+mod streams;
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -39,7 +43,7 @@ use anyhow::{Context as _, Result, bail};
 use runtime::Service;
 use tokio::net::TcpListener;
 
-use crate::connect::Connection;
+use crate::connect::{Connection, Transport};
 pub(crate) use document::page;
 use guard::Guard;
 use hub::Hub;
@@ -98,7 +102,12 @@ pub(crate) struct Sources {
 const FIRST_PICTURE: Duration = Duration::from_secs(15);
 
 impl Sources {
-    pub(crate) async fn transport(&self, service: Service) -> Result<crate::connect::Transport> {
+    /// To a replica that answers.
+    pub(crate) async fn transport(&self, service: Service) -> Result<Transport> {
+        self.connection_to(service).open(service, self.address_of(service)).await
+    }
+
+    fn address_of(&self, service: Service) -> Option<&str> {
         let from_env = match service {
             Service::Provisioner => &self.grpc_provisioner,
             Service::Disruption => &self.grpc_disruption,
@@ -106,12 +115,15 @@ impl Sources {
             Service::InterruptionWatcher => &self.grpc_interruption_watcher,
             Service::PricingCache => &self.grpc_pricing_cache,
         };
+        from_env.as_deref()
+    }
+
+    fn connection_to(&self, service: Service) -> Connection {
         if service == Service::Provisioner {
-            return self.connection.open(service, from_env.as_deref()).await;
+            return self.connection.clone();
         }
         // Behind `--address` is the provisioner.
-        let connection = Connection { address: None, ..self.connection.clone() };
-        connection.open(service, from_env.as_deref()).await
+        Connection { address: None, ..self.connection.clone() }
     }
 }
 

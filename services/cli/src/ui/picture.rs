@@ -3,7 +3,7 @@
 //! A change is a patch of the same shape: what a map names is new, and what it maps to nothing is gone. A stream that begins
 //! anew (another replica) replaces its part, and only the differences are passed on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -17,6 +17,10 @@ use super::{command, drain, interruption, launches};
 const MOST_DECISIONS: usize = 2000;
 /// Samples that are kept; older ones are thinned out.
 const MOST_SAMPLES: usize = 2000;
+
+/// How the keys of decisions begin.
+const COMMAND: &str = "command/";
+const REMOVAL: &str = "removal/";
 
 pub(crate) type Changes<T> = BTreeMap<String, Option<Arc<T>>>;
 pub(crate) type All<T> = BTreeMap<String, Arc<T>>;
@@ -34,13 +38,30 @@ pub(super) struct ClusterStep {
     pub(super) removed_pending: Vec<String>,
 }
 
+/// One step of disruption's stream of candidates.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CandidatesStep {
+    pub(super) full: bool,
+    pub(super) different: Vec<(String, Candidate)>,
+    pub(super) removed: Vec<String>,
+    pub(super) budgets: Vec<Budget>,
+}
+
 pub(super) enum Event {
     Cluster(ClusterStep),
+    /// Commands as a stream of them begins. `all`: whoever tells them leads, so that there are no others.
+    Commands {
+        told: Vec<proto::disruption::v1::Command>,
+        all: bool,
+    },
     Command(proto::disruption::v1::Command),
-    /// The stream of drains begins: those under way follow.
-    DrainsBegin,
+    /// Drains as a stream of them begins.
+    Drains {
+        told: Vec<proto::termination::v1::Drain>,
+        all: bool,
+    },
     Drain(proto::termination::v1::Drain),
-    Candidates(Vec<(String, Candidate)>, Vec<Budget>),
+    Candidates(CandidatesStep),
     Unavailable(Vec<Unavailable>, Vec<String>),
     Interruptions(Vec<proto::interruptionwatcher::v1::InterruptionEvent>),
     Bound(Bound),
@@ -123,7 +144,7 @@ pub(super) fn unset<T>(all: &mut All<T>, changes: &mut Changes<T>, key: &str) {
 
 /// Replaces a whole part.
 fn replace<T: PartialEq>(all: &mut All<T>, changes: &mut Changes<T>, now: Vec<(String, T)>) {
-    let kept: std::collections::BTreeSet<&String> = now.iter().map(|(key, _)| key).collect();
+    let kept: BTreeSet<&String> = now.iter().map(|(key, _)| key).collect();
     let gone: Vec<String> = all.keys().filter(|key| !kept.contains(key)).cloned().collect();
     for key in gone {
         unset(all, changes, &key);
@@ -177,25 +198,27 @@ impl Picture {
         let mut patch = Patch::default();
         match event {
             Event::Cluster(step) => self.cluster(step, &mut patch),
-            Event::Command(reply) => {
-                let key = format!("command/{}", reply.id);
-                let known = self.decisions.get(&key);
-                let decision = command::decision(reply, known.map(|known| &**known), now);
-                self.decide(key, decision, &mut patch);
-            }
-            Event::DrainsBegin => {
-                let keys: Vec<String> = self.drains.keys().cloned().collect();
-                keys.iter().for_each(|key| unset(&mut self.drains, &mut patch.drains, key));
-            }
-            Event::Drain(reply) => self.drain(reply, now, &mut patch),
-            Event::Candidates(candidates, budgets) => {
-                self.with_candidates = true;
-                replace(&mut self.candidates, &mut patch.candidates, candidates);
-                if self.budgets != budgets {
-                    self.budgets.clone_from(&budgets);
-                    patch.budgets = Some(budgets);
+            Event::Commands { told, all } => {
+                let keys: BTreeSet<String> =
+                    told.into_iter().map(|reply| self.command(reply, now, &mut patch)).collect();
+                if all {
+                    self.close(COMMAND, &keys, "given up", now, &mut patch);
                 }
             }
+            Event::Command(reply) => drop(self.command(reply, now, &mut patch)),
+            Event::Drains { told, all } => {
+                let names: BTreeSet<String> = told.iter().map(drain::key).collect();
+                let gone: Vec<String> =
+                    self.drains.keys().filter(|name| !names.contains(*name)).cloned().collect();
+                gone.iter().for_each(|name| unset(&mut self.drains, &mut patch.drains, name));
+                told.into_iter().for_each(|reply| self.drain(reply, now, &mut patch));
+                if all {
+                    let keys = names.iter().map(|name| format!("{REMOVAL}{name}")).collect();
+                    self.close(REMOVAL, &keys, "gone", now, &mut patch);
+                }
+            }
+            Event::Drain(reply) => self.drain(reply, now, &mut patch),
+            Event::Candidates(step) => self.candidates(step, &mut patch),
             Event::Unavailable(unavailable, shifted) => {
                 if self.unavailable != unavailable {
                     self.unavailable.clone_from(&unavailable);
@@ -215,7 +238,11 @@ impl Picture {
                 patch.bound = Some(bound.clone());
                 self.bound = Some(bound);
             }
-            Event::Service(name, state) => {
+            Event::Service(name, mut state) => {
+                // A service that is lost is so since it was lost, however often it was asked in vain since.
+                if let Some(known) = self.services.get(name).filter(|known| known.state == state.state) {
+                    state.since = known.since;
+                }
                 set(&mut self.services, &mut patch.services, name.to_owned(), state);
             }
         }
@@ -259,9 +286,47 @@ impl Picture {
         self.sample(at, patch);
     }
 
+    fn command(&mut self, reply: proto::disruption::v1::Command, now: i64, patch: &mut Patch) -> String {
+        let key = format!("{COMMAND}{}", reply.id);
+        let known = self.decisions.get(&key);
+        let decision = command::decision(reply, known.map(|known| &**known), now);
+        self.decide(key.clone(), decision, patch);
+        key
+    }
+
+    fn candidates(&mut self, step: CandidatesStep, patch: &mut Patch) {
+        self.with_candidates = true;
+        if step.full {
+            replace(&mut self.candidates, &mut patch.candidates, step.different);
+        } else {
+            step.removed.iter().for_each(|name| unset(&mut self.candidates, &mut patch.candidates, name));
+            let different = step.different.into_iter();
+            different.for_each(|(name, own)| set(&mut self.candidates, &mut patch.candidates, name, own));
+        }
+        if self.budgets != step.budgets {
+            self.budgets.clone_from(&step.budgets);
+            patch.budgets = Some(step.budgets);
+        }
+    }
+
+    /// What the replica that leads now does not know does not go on: it ended while another led or nobody was connected.
+    fn close(&mut self, kind: &str, known: &BTreeSet<String>, phase: &str, now: i64, patch: &mut Patch) {
+        let open = self.decisions.iter().filter(|(key, own)| key.starts_with(kind) && !own.ended);
+        let over: Vec<(String, Arc<Decision>)> = open
+            .filter(|(key, _)| !known.contains(*key))
+            .map(|(key, own)| (key.clone(), Arc::clone(own)))
+            .collect();
+        for (key, own) in over {
+            let mut own = (*own).clone();
+            (own.phase, own.ended) = (phase.to_owned(), true);
+            own.step(now, format!("{phase}: the replica that leads now does not know of it"));
+            self.decide(key, own, patch);
+        }
+    }
+
     fn drain(&mut self, reply: proto::termination::v1::Drain, now: i64, patch: &mut Patch) {
         let name = drain::key(&reply);
-        let key = format!("removal/{name}");
+        let key = format!("{REMOVAL}{name}");
         let decision = drain::decision(&reply, self.decisions.get(&key).map(|known| &**known), now);
         if decision.ended {
             unset(&mut self.drains, &mut patch.drains, &name);

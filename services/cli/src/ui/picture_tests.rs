@@ -249,3 +249,76 @@ fn the_bound_and_conditions_are_passed_on() {
     assert_eq!(picture.take(Event::Bound(bound.clone()), 102).bound, Some(bound.clone()));
     assert_eq!(picture.full().bound, Some(bound));
 }
+
+fn command(id: &str, phase: disruption::CommandPhase) -> disruption::Command {
+    disruption::Command { id: id.to_owned(), phase: phase.into(), ..disruption::Command::default() }
+}
+
+#[test]
+fn what_a_new_leader_does_not_know_is_over_and_a_replica_that_does_not_lead_ends_nothing() {
+    use disruption::CommandPhase::{Done, Validating};
+    let mut picture = Picture::default();
+    let told = vec![command("proposed", Validating), command("done", Done), command("kept", Validating)];
+    picture.take(Event::Commands { told, all: true }, 100);
+    let of_follower = Event::Commands { told: vec![command("kept", Validating)], all: false };
+    assert!(picture.take(of_follower, 110).decisions.is_empty());
+    let told = vec![command("kept", Validating), command("new", Validating)];
+    let patch = picture.take(Event::Commands { told, all: true }, 120);
+    assert_eq!(patch.decisions.keys().collect::<Vec<_>>(), ["command/new", "command/proposed"]);
+    let over = &picture.decisions["command/proposed"];
+    assert!(over.ended && over.phase == "given up", "{over:?}");
+    assert_eq!(picture.decisions["command/done"].phase, "done");
+}
+
+#[test]
+fn a_drain_that_ended_while_nobody_was_connected_is_over() {
+    let drain = |node: &str| termination::Drain { node: node.to_owned(), ..termination::Drain::default() };
+    let mut picture = Picture::default();
+    picture.take(Event::Drains { told: vec![drain("a"), drain("b")], all: true }, 100);
+    let patch = picture.take(Event::Drains { told: vec![drain("b")], all: true }, 110);
+    assert!(patch.drains["a"].is_none() && patch.decisions["removal/a"].as_ref().unwrap().ended);
+    assert!(!picture.decisions["removal/b"].ended);
+}
+
+#[test]
+fn candidates_come_whole_and_then_by_differences() {
+    let candidate = |saving| Candidate {
+        disruptable: true,
+        blockers: Vec::new(),
+        saving: Some(saving),
+        conditions: Vec::new(),
+    };
+    let step = |full, different: &[(&str, i64)], removed: &[&str]| {
+        let different = different.iter().map(|(name, saving)| ((*name).to_owned(), candidate(*saving)));
+        Event::Candidates(CandidatesStep {
+            full,
+            different: different.collect(),
+            removed: removed.iter().map(|name| (*name).to_owned()).collect(),
+            budgets: Vec::new(),
+        })
+    };
+    let mut picture = Picture::default();
+    picture.take(step(true, &[("a", 1), ("b", 2)], &[]), 100);
+    let patch = picture.take(step(false, &[("a", 3)], &["b"]), 101);
+    assert!(patch.candidates["b"].is_none() && patch.candidates["a"].as_ref().unwrap().saving == Some(3));
+    let patch = picture.take(step(true, &[("c", 1)], &[]), 102);
+    assert!(patch.candidates["a"].is_none() && patch.candidates.len() == 2, "another replica begins anew");
+}
+
+#[test]
+fn a_service_is_lost_since_it_was_lost() {
+    let lost = |detail: &str, since| {
+        Event::Service("disruption", ServiceState { state: "lost", detail: detail.to_owned(), since })
+    };
+    let mut picture = Picture::default();
+    picture.take(lost("once", 100), 100);
+    picture.take(lost("twice", 105), 105);
+    assert_eq!(
+        (picture.services["disruption"].since, &*picture.services["disruption"].detail),
+        (100, "twice")
+    );
+    let live = ServiceState { state: "live", detail: String::new(), since: 110 };
+    picture.take(Event::Service("disruption", live), 110);
+    picture.take(lost("anew", 120), 120);
+    assert_eq!(picture.services["disruption"].since, 120);
+}
