@@ -67,9 +67,13 @@ impl Follower {
             if self.told.begun {
                 tokio::time::sleep(PAUSE).await;
             }
-            tokio::select! {
-                changed = self.views.changed() => changed.ok()?,
-                changed = self.verdicts.changed() => changed.ok()?,
+            // Who leads may have changed during the pause.
+            if !self.told.begun || self.leadership.is_leader() == self.told.leader {
+                tokio::select! {
+                    changed = self.views.changed() => changed.ok()?,
+                    changed = self.verdicts.changed() => changed.ok()?,
+                    _ = self.leadership.changed() => {}
+                }
             }
             let view = Arc::clone(&self.views.borrow_and_update());
             // Nothing is told of a half-filled view.
