@@ -133,16 +133,23 @@ async fn a_scale_up_appears_on_the_page_and_its_questions_are_answered(stack: St
     let mut client = ProvisionerClient::new(person.peers.any());
     let request = PlanRequest { objects_json: vec![deployment.to_string()], ..PlanRequest::default() };
     let direct = client.plan(request).await?.into_inner();
+    let hourly = |side: &str| reply[side]["hourly"].as_i64().unwrap_or_default();
     ensure!(
-        reply["added"] == direct.micro_usd_per_hour && direct.micro_usd_per_hour > 0,
+        reply["awaited"] == 0
+            && hourly("changed") - hourly("today") == direct.micro_usd_per_hour
+            && direct.micro_usd_per_hour > 0,
         "{reply} {direct:?}"
     );
     ensure!(reply["newNodes"].as_array().is_some_and(|n| n.len() == direct.new_nodes.len()), "{reply}");
     let Some((node, _)) = page.part("nodes").into_iter().find(|(_, node)| of_pool(node)) else {
         bail!("the node is gone");
     };
-    let without = page.ask("simulate", &json!({"remove": [node]}))?;
-    ensure!(without["removed"].as_i64() > Some(0), "{without}");
+    let without = page.ask("plan", &json!({"remove": [node]}))?;
+    let new = without["newNodes"].as_array().map_or(0, Vec::len);
+    ensure!(
+        new > 0 && without["today"]["hourly"].as_i64() > Some(0),
+        "its pods need another node: {without}"
+    );
 
     workload.remove().await?;
     eventually("the node to leave the page", || async {

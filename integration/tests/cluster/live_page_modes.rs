@@ -18,7 +18,7 @@ async fn a_read_only_page_asks_nothing_and_a_snapshot_needs_no_command(stack: St
     let node = workload.running("web", 2).await?.swap_remove(0);
     let there = "return window.karpenter.model.nodes.get(arguments[0])?.pods.length > 0";
     scene.page.comes_to("the page to show the node with its pods", there, &json!([node])).await?;
-    for question in ["plan", "simulate"] {
+    for question in ["plan", "explain"] {
         let refused =
             ureq::post(format!("{}{question}", scene.page.ui.url)).send_json(json!({"remove": [node]}));
         ensure!(matches!(refused, Err(ureq::Error::StatusCode(404))), "{question} was answered: {refused:?}");

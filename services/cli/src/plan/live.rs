@@ -1,5 +1,5 @@
 //! `plan --live`: the running provisioner's answer for the cluster as it is with some objects changed, beside its answer for the
-//! cluster unchanged. Both come from the RPC `Plan`; nothing is changed.
+//! cluster unchanged. Both come from the RPC `Plan`; nothing is changed. The live page asks its what-if questions here too.
 
 mod comparison;
 
@@ -16,6 +16,7 @@ use crate::connect::{Transport, explain};
 use crate::manifest;
 use crate::progress::while_running;
 use comparison::Comparison;
+pub(crate) use comparison::Side;
 
 /// Answers about thousands of nodes fill several megabytes.
 const LARGEST_ANSWER: usize = 256 << 20;
@@ -41,25 +42,42 @@ pub(super) fn run(args: &Args) -> Result<()> {
 
 async fn ask(args: &Args, objects_json: Vec<String>) -> Result<Comparison> {
     let transport = args.connection.open(Service::Provisioner, args.grpc_provisioner.as_deref()).await?;
-    let mut client = ProvisionerClient::new(transport).max_decoding_message_size(LARGEST_ANSWER);
-    let request = pb::GetSnapshotRequest { with_nodes: true, with_pending: false };
-    let snapshot = client.get_snapshot(request).await.map_err(|status| explain(&status))?.into_inner();
-    if !snapshot.synced {
-        bail!("the provisioner has not read the whole cluster yet; ask again in a moment");
-    }
     let solve_limit = args.deadline.as_ref().map(|limit| limit.to_std().try_into()).transpose();
-    let solve_limit: Option<prost_types::Duration> = solve_limit.context("--deadline is too long")?;
-    let unchanged =
-        pb::PlanRequest { consolidate: args.consolidate, solve_limit, ..pb::PlanRequest::default() };
-    let changed = pb::PlanRequest { objects_json, remove_objects: args.remove.clone(), ..unchanged.clone() };
-    let before = plan(&mut client, unchanged).await?;
-    let after = plan(&mut client, changed).await?;
-    Comparison::new(&snapshot, &args.remove, before, after)
+    let question = pb::PlanRequest {
+        objects_json,
+        remove_objects: args.remove.clone(),
+        consolidate: args.consolidate,
+        solve_limit: solve_limit.context("--deadline is too long")?,
+    };
+    Answers::of(ProvisionerClient::new(transport), question).await?.try_into()
 }
 
-async fn plan(
-    client: &mut ProvisionerClient<Transport>,
-    request: pb::PlanRequest,
-) -> Result<pb::PlanResponse> {
-    Ok(client.plan(request).await.map_err(|status| explain(&status))?.into_inner())
+/// What the provisioner says about the cluster as it is, and with a change.
+pub(crate) struct Answers {
+    pub(crate) today: Side,
+    /// Of the nodes of today, how many the pods that wait need.
+    pub(crate) awaited: usize,
+    pub(crate) changed: Side,
+    pub(crate) plan: pb::PlanResponse,
+}
+
+impl Answers {
+    pub(crate) async fn of(client: ProvisionerClient<Transport>, changed: pb::PlanRequest) -> Result<Self> {
+        let mut client = client.max_decoding_message_size(LARGEST_ANSWER);
+        let request = pb::GetSnapshotRequest { with_nodes: true, with_pending: false };
+        let snapshot = client.get_snapshot(request).await.map_err(|status| explain(&status))?.into_inner();
+        if !snapshot.synced {
+            bail!("the provisioner has not read the whole cluster yet; ask again in a moment");
+        }
+        let unchanged = pb::PlanRequest {
+            consolidate: changed.consolidate,
+            solve_limit: changed.solve_limit,
+            ..pb::PlanRequest::default()
+        };
+        let gone = changed.remove_objects.clone();
+        let before = client.plan(unchanged).await.map_err(|status| explain(&status))?.into_inner();
+        let plan = client.plan(changed).await.map_err(|status| explain(&status))?.into_inner();
+        let (today, changed) = comparison::sides(&snapshot, &gone, &before, &plan);
+        Ok(Self { today, awaited: before.new_nodes.len(), changed, plan })
+    }
 }

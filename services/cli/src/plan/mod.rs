@@ -4,7 +4,7 @@
 mod answer;
 mod args;
 mod html;
-mod live;
+pub(crate) mod live;
 mod people;
 mod table;
 

@@ -1,5 +1,7 @@
 //! The page in a real browser, fed with recorded events. Skipped with a printed reason where there is no Chromium.
 
+mod question;
+
 use serde_json::{Value, json};
 
 use super::frames::{self, node, picture};
@@ -148,56 +150,6 @@ fn the_blocking_rule_of_each_pool_is_asked_once_until_the_pod_changes() {
         return;
     };
     assert_eq!(title, "true true 1 2 /explain web");
-}
-
-#[test]
-fn a_plan_is_shown_beside_today_with_the_nodes_kept_removed_and_new() {
-    let reply = json!({
-        "today": {"added": 100_000, "newNodes": 1, "unschedulable": 2},
-        "added": 300_000, "bound": 250_000,
-        "newNodes": [{"name": "new-0", "pool": "general", "type": "c7g.large", "zone": "z", "cap": "spot",
-            "price": 300_000, "pods": ["shop/a"]}],
-        "placements": [["shop/b", "node-00002"]],
-        "unschedulable": [["ml/huge", "no instance type has 900 CPUs"]],
-        "consolidation": {"before": 0, "after": 400_000, "timedOut": false, "staying": [], "commands": [
-            {"reason": "Underutilized", "method": "single", "remove": ["node-00001"], "newNodes": [], "moves": 1,
-             "moved": [["shop/c", "node-00001", "node-00000"]], "saving": 1}]},
-    });
-    let script = format!(
-        r##"
-        const {{ karpenter }} = window;
-        const asked = [];
-        window.fetch = async (where, what) => {{
-          asked.push(where);
-          const body = JSON.parse(what.body);
-          const loaded = body.name ? {{ yaml: "kind: " + body.kind }} : {{ names: ["general"] }};
-          return {{ json: async () => (where === "/objects" ? loaded : {reply}) }};
-        }};
-        karpenter.apply({});
-        karpenter.show("question");
-        const turn = async () => {{ for (let i = 0; i < 50; i++) await null; }};
-        const named = (label) => document.querySelector('#view-question [aria-label="' + label + '"]');
-        const press = (text) => [...document.querySelectorAll("#view-question button")].find((each) => each.textContent === text).click();
-        named("Name of the object to load").value = "general";
-        press("Load");
-        await turn();
-        const loaded = named("Objects in YAML or JSON").value;
-        press("With these objects");
-        await turn();
-        const text = (selector) => [...document.querySelectorAll("#view-question " + selector)].map((each) => each.textContent);
-        const rows = Object.fromEntries([...document.querySelectorAll(".compare tbody tr")].map((row) => [row.cells[0].textContent, row.cells[1].textContent + "|" + row.cells[2].textContent]));
-        const pills = text(".sides .pill").sort().join(",");
-        document.title = [loaded, rows["Nodes"], rows["$/h"], rows["Pods without a place"], rows["Nodes kept, removed, new"], pills, asked.join(",")].join(" / ");
-    "##,
-        picture(3, 0)
-    );
-    let Some(title) = title_after(&json!({"events": "about:blank", "readOnly": false}), &script) else {
-        return;
-    };
-    assert_eq!(
-        title,
-        "kind: NodePool / 4|3 / $1.24|$0.4000 / 2|1 / |2, 1, 1 / kept,kept,kept,kept,new,removed / /objects,/plan"
-    );
 }
 
 #[test]

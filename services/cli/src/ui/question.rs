@@ -11,14 +11,9 @@ use serde_json::{Value, json};
 use super::Sources;
 use super::convert::{capacity_type, pod_name};
 use crate::connect::{Transport, explain};
+use crate::plan::live::{Answers, Side};
 
 const LARGEST_ANSWER: usize = 64 << 20;
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Removal {
-    remove: Vec<String>,
-}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -47,26 +42,6 @@ pub(super) async fn client(sources: &Sources) -> Result<ProvisionerClient<Transp
     Ok(ProvisionerClient::new(transport).max_decoding_message_size(LARGEST_ANSWER))
 }
 
-pub(super) async fn simulate(sources: &Sources, asked: &[u8]) -> Result<Value> {
-    let Removal { remove } = serde_json::from_slice(asked).context("read the question")?;
-    if remove.is_empty() {
-        bail!("name the nodes that would go");
-    }
-    // Drift's rules: every destination is open, as when a person takes the nodes away.
-    let purpose = pb::SimulationPurpose::Drift.into();
-    let request = pb::SimulateRequest { remove_nodes: remove, purpose, ..pb::SimulateRequest::default() };
-    let reply =
-        client(sources).await?.simulate(request).await.map_err(|status| explain(&status))?.into_inner();
-    Ok(json!({
-        "removed": reply.removed_micro_usd_per_hour,
-        "added": reply.added_micro_usd_per_hour,
-        "newNodes": reply.new_nodes.iter().map(planned).collect::<Vec<_>>(),
-        "placements": placements(&reply.placements),
-        "unschedulable": reply.unschedulable.iter().map(left_over).collect::<Vec<_>>(),
-        "notReached": reply.not_reached.iter().map(|pod| pod_name(Some(pod))).collect::<Vec<_>>(),
-    }))
-}
-
 /// The rule that blocks a pod, per NodePool and per node.
 pub(super) async fn explain_pod(sources: &Sources, asked: &[u8]) -> Result<Value> {
     let Waiting { namespace, name, uid } = serde_json::from_slice(asked).context("read the question")?;
@@ -83,7 +58,7 @@ pub(super) async fn explain_pod(sources: &Sources, asked: &[u8]) -> Result<Value
     }))
 }
 
-/// The plan, and beside it under `today` the one without any change: pods that wait now may need nodes too.
+/// What `plan --live` says, with its numbers.
 pub(super) async fn plan(sources: &Sources, asked: &[u8]) -> Result<Value> {
     let Change { objects, remove, consolidate } =
         serde_json::from_slice(asked).context("read the question")?;
@@ -93,38 +68,41 @@ pub(super) async fn plan(sources: &Sources, asked: &[u8]) -> Result<Value> {
         consolidate,
         ..pb::PlanRequest::default()
     };
-    let client = client(sources).await?;
-    let (mut first, mut second) = (client.clone(), client);
-    let (reply, today) = tokio::try_join!(first.plan(request), second.plan(pb::PlanRequest::default()))
-        .map_err(|status| explain(&status))?;
-    let (reply, today) = (reply.into_inner(), today.into_inner());
-    Ok(json!({
-        "today": {
-            "added": today.micro_usd_per_hour,
-            "newNodes": today.new_nodes.len(),
-            "unschedulable": today.unschedulable.len(),
-        },
-        "added": reply.micro_usd_per_hour,
-        "bound": reply.lower_bound_micro_usd_per_hour,
-        "newNodes": reply.new_nodes.iter().map(planned).collect::<Vec<_>>(),
-        "placements": placements(&reply.placements),
-        "unschedulable": reply.unschedulable.iter().map(left_over).collect::<Vec<_>>(),
-        "consolidation": reply.consolidation.map(|found| json!({
-            "before": found.before_micro_usd_per_hour,
-            "after": found.after_micro_usd_per_hour,
+    Ok(shown(&Answers::of(client(sources).await?, request).await?))
+}
+
+/// As the page reads it.
+fn shown(Answers { today, awaited, changed, plan }: &Answers) -> Value {
+    json!({
+        "today": side(today),
+        "awaited": awaited,
+        "changed": side(changed),
+        "newNodes": plan.new_nodes.iter().map(planned).collect::<Vec<_>>(),
+        "placements": placements(&plan.placements),
+        "unschedulable": plan.unschedulable.iter().map(left_over).collect::<Vec<_>>(),
+        "consolidation": plan.consolidation.as_ref().map(|found| json!({
             "timedOut": found.timed_out,
             "commands": found.commands.iter().map(|command| json!({
                 "reason": command.reason,
                 "method": command.method,
                 "remove": command.remove_nodes,
                 "newNodes": command.new_nodes.iter().map(planned).collect::<Vec<_>>(),
-                "moves": command.moves.len(),
                 "moved": command.moves.iter().map(moved).collect::<Vec<_>>(),
                 "saving": command.saving_micro_usd_per_hour,
             })).collect::<Vec<_>>(),
             "staying": found.staying.iter().map(|node| json!([node.node, node.reason])).collect::<Vec<_>>(),
         })),
-    }))
+    })
+}
+
+fn side(own: &Side) -> Value {
+    json!({
+        "nodes": own.nodes,
+        "hourly": own.hourly.get(),
+        "unschedulable": own.unschedulable,
+        "bound": own.lower_bound.map(|bound| bound.get()),
+        "consolidated": own.hourly_after_consolidation.map(|hourly| hourly.get()),
+    })
 }
 
 fn planned(node: &types::PlannedNode) -> Value {

@@ -40,7 +40,6 @@ fn router(hub: Arc<Hub>, guard: Guard, sources: Sources) -> axum::Router {
     let mut routes = axum::Router::new().route("/", get(document)).route("/events", get(events));
     if !read_only {
         routes = routes
-            .route("/simulate", post(simulate))
             .route("/plan", post(plan))
             .route("/explain", post(explain))
             .route("/objects", post(read_objects));
@@ -102,10 +101,6 @@ fn message(json: &str) -> String {
     format!("data: {json}\n\n")
 }
 
-async fn simulate(State(page): State<Page>, asked: Bytes) -> Response {
-    answer(question::simulate(&page.sources, &asked).await)
-}
-
 async fn plan(State(page): State<Page>, asked: Bytes) -> Response {
     answer(question::plan(&page.sources, &asked).await)
 }
@@ -156,8 +151,7 @@ mod tests {
     async fn a_read_only_page_shows_everything_and_takes_no_question() {
         let (open, read_only) = (page(false), page(true));
         for (path, question) in [
-            ("/simulate", r#"{"remove": ["node-1"]}"#),
-            ("/plan", "{}"),
+            ("/plan", r#"{"remove": ["node-1"]}"#),
             ("/explain", r#"{"namespace": "shop", "name": "web"}"#),
             ("/objects", r#"{"kind": "Secret"}"#),
         ] {

@@ -10,6 +10,7 @@ use proto::provisioner::v1 as pb;
 use proto::types::v1 as types;
 use serde::Serialize;
 
+use super::Answers;
 use crate::offering::{Offering, dollars, maybe_dollars};
 use crate::plan::answer::{AnswerNode, Existing, Launch, Move, Unschedulable};
 use crate::plan::people::People;
@@ -35,17 +36,17 @@ pub(super) struct Comparison {
 
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Side {
-    nodes: usize,
+pub(crate) struct Side {
+    pub(crate) nodes: usize,
     #[serde(serialize_with = "dollars")]
-    hourly: MicroDollars,
-    unschedulable: usize,
+    pub(crate) hourly: MicroDollars,
+    pub(crate) unschedulable: usize,
     /// What the nodes that are to be created cost at least, where that is known.
     #[serde(serialize_with = "maybe_dollars")]
-    lower_bound: Option<MicroDollars>,
+    pub(crate) lower_bound: Option<MicroDollars>,
     /// After consolidation, when it was asked for.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "maybe_dollars")]
-    hourly_after_consolidation: Option<MicroDollars>,
+    pub(crate) hourly_after_consolidation: Option<MicroDollars>,
 }
 
 #[derive(Debug, Serialize)]
@@ -60,35 +61,42 @@ struct Command {
     savings: MicroDollars,
 }
 
-impl Comparison {
-    pub(super) fn new(
-        snapshot: &pb::GetSnapshotResponse,
-        remove: &[String],
-        before: pb::PlanResponse,
-        after: pb::PlanResponse,
-    ) -> Result<Self> {
-        let gone: BTreeSet<&str> = remove.iter().filter_map(|object| node_name(object)).collect();
-        let ours = |n: &&pb::NodeSummary| !n.node_claim.is_empty();
-        let there: Vec<&pb::NodeSummary> = snapshot.node_summaries.iter().filter(ours).collect();
-        let left: Vec<&pb::NodeSummary> =
-            there.iter().copied().filter(|n| !gone.contains(n.name.as_str())).collect();
-        let version = after.snapshot.clone().unwrap_or_default();
-        let commands = after.consolidation.as_ref().map(|found| found.commands.clone());
+/// Nodes of ours with the plan's, before the change and after it. `remove` are the objects that the change leaves out.
+pub(super) fn sides(
+    snapshot: &pb::GetSnapshotResponse,
+    remove: &[String],
+    before: &pb::PlanResponse,
+    after: &pb::PlanResponse,
+) -> (Side, Side) {
+    let gone: BTreeSet<&str> = remove.iter().filter_map(|object| node_name(object)).collect();
+    let ours = |n: &&pb::NodeSummary| !n.node_claim.is_empty();
+    let there: Vec<&pb::NodeSummary> = snapshot.node_summaries.iter().filter(ours).collect();
+    let left: Vec<&pb::NodeSummary> =
+        there.iter().copied().filter(|n| !gone.contains(n.name.as_str())).collect();
+    (Side::new(&there, before), Side::new(&left, after))
+}
+
+impl TryFrom<Answers> for Comparison {
+    type Error = anyhow::Error;
+
+    fn try_from(Answers { today, changed, plan, .. }: Answers) -> Result<Self> {
+        let version = plan.snapshot.unwrap_or_default();
+        let commands = plan.consolidation.map(|found| found.commands);
+        let left_over =
+            |left: types::Unschedulable| Unschedulable { pod: pod_name(left.pod), reason: left.reason };
         Ok(Self {
-            today: Side::new(&there, &before),
-            changed: Side::new(&left, &after),
-            nodes: after.new_nodes.into_iter().map(planned).collect::<Result<_>>()?,
-            existing: placed(after.placements),
-            unschedulable: after
-                .unschedulable
-                .into_iter()
-                .map(|left| Unschedulable { pod: pod_name(left.pod), reason: left.reason })
-                .collect(),
+            today,
+            changed,
+            nodes: plan.new_nodes.into_iter().map(planned).collect::<Result<_>>()?,
+            existing: placed(plan.placements),
+            unschedulable: plan.unschedulable.into_iter().map(left_over).collect(),
             commands: commands.map(|all| all.into_iter().map(command).collect::<Result<_>>()).transpose()?,
             answered_by: format!("{} at version {} of its snapshot", version.replica, version.version),
         })
     }
+}
 
+impl Comparison {
     pub(super) fn print(&self, out: &mut dyn Write, paint: &Paint) -> io::Result<()> {
         let (today, changed) = (&self.today, &self.changed);
         let mut rows = vec![
@@ -296,7 +304,8 @@ mod tests {
             ..pb::PlanResponse::default()
         };
         let remove = ["node/a".to_owned(), "Pod/default/x".to_owned()];
-        let compared = Comparison::new(&snapshot, &remove, pb::PlanResponse::default(), after).unwrap();
+        let (today, changed) = sides(&snapshot, &remove, &pb::PlanResponse::default(), &after);
+        let compared = Comparison::try_from(Answers { today, awaited: 0, changed, plan: after }).unwrap();
         assert_eq!(
             (compared.today.nodes, compared.today.hourly.get()),
             (2, 500_000),

@@ -11,10 +11,13 @@ export function outcome(nodes, reply, removed) {
   const commands = reply.consolidation?.commands || [];
   const gone = new Set([...removed, ...commands.flatMap((each) => each.remove)]);
   const made = [...reply.newNodes, ...commands.flatMap((each) => each.newNodes)].filter((node) => !gone.has(node.name));
+  const from = new Map();
+  for (const node of nodes) if (gone.has(node.name)) for (const pod of node.pods || []) from.set(pod[0] + "/" + pod[1], node.name);
+  const finds = (pod, node) => [pod, from.get(pod) || "", node];
   const moves = [
-    ...commands.flatMap((each) => each.moved || []),
-    ...reply.placements.map(([pod, node]) => [pod, "", node]),
-    ...reply.newNodes.flatMap((node) => node.pods.map((pod) => [pod, "", node.name])),
+    ...commands.flatMap((each) => each.moved),
+    ...reply.placements.map(([pod, node]) => finds(pod, node)),
+    ...reply.newNodes.flatMap((node) => node.pods.map((pod) => finds(pod, node.name))),
   ];
   return { kept: nodes.filter((node) => !gone.has(node.name)), removed: nodes.filter((node) => gone.has(node.name)), made, moves };
 }
@@ -23,37 +26,36 @@ const COLUMNS = [[""], ["Node", "name"], ["$/h", "number"], ["Type, capacity typ
 const row = (state, tone) => (node) => [el("span", { class: "pill " + tone }, state), el("span", { title: node.name }, node.name), price(node.price), [node.type, node.cap, node.zone].filter(Boolean).join(" ")];
 
 /**
+ * The figures are the provisioner's own, those of `plan --live`; the model only names the nodes of today.
  * @param {import("./model.js").Model} model @param {any} reply @param {string[]} removed names of nodes taken away
- * @param {number} removedPrice
  */
-export function compare(model, reply, removed, removedPrice) {
+export function compare(model, reply, removed) {
   const ours = [...model.nodes.values()].filter((node) => node.claim).sort((a, b) => b.price - a.price || (a.name < b.name ? -1 : 1));
-  const sum = ours.reduce((total, node) => total + node.price, 0);
   const { kept, removed: gone, made, moves } = outcome(ours, reply, removed);
-  // Pods that wait today may need nodes too: a plan counts them on both sides.
-  const today = reply.today || { added: 0, newNodes: 0, unschedulable: [...model.pending.values()].filter((pod) => pod.reason).length };
-  const [before, later] = [sum + today.added, reply.consolidation ? reply.consolidation.after : sum - removedPrice + reply.added];
-  const difference = later - before;
+  const { today, changed } = reply;
+  const then = changed.consolidated ?? changed.hourly;
+  const difference = then - (today.consolidated ?? today.hourly);
+  const consolidated = changed.consolidated === null ? [] : [["$/h after consolidation", money(today.consolidated), money(changed.consolidated)]];
   const figures = table([["", "name"], ["Today"], ["Then"]], [
-    ["Nodes", whole(ours.length + today.newNodes), whole(kept.length + made.length)],
-    ["$/h", money(before), money(later)],
-    ["A month", month(before), month(later)],
+    ["Nodes", whole(today.nodes), whole(changed.nodes)],
+    ["$/h", money(today.hourly), money(changed.hourly)],
+    ...consolidated,
+    ["A month", month(today.consolidated ?? today.hourly), month(then)],
     ["Difference", "", (difference > 0 ? "+" : difference < 0 ? "−" : "") + money(Math.abs(difference)) + "/h"],
     ["Nodes kept, removed, new", "", [kept.length, gone.length, made.length].map(whole).join(", ")],
     ["Pods that move or find a place", "", whole(moves.length)],
-    ["Pods without a place", whole(today.unschedulable), whole(reply.unschedulable.length)],
+    ["Pods without a place", whole(today.unschedulable), whole(changed.unschedulable)],
   ]);
   figures.className = "compare";
   const parts = [figures];
-  if (today.newNodes) parts.push(el("p", {}, "Today includes " + (today.newNodes === 1 ? "1 new node" : today.newNodes + " new nodes") + " for the pods that wait without any change."));
-  if (reply.bound) parts.push(el("p", {}, "Whatever nodes are made for these pods, they cost at least " + money(reply.bound) + " an hour."));
-  if (reply.notReached?.length) parts.push(el("p", { class: "problem" }, reply.notReached.length + " pods were not reached in time."));
+  if (reply.awaited) parts.push(el("p", {}, "Today includes " + (reply.awaited === 1 ? "1 new node" : reply.awaited + " new nodes") + " for the pods that wait without any change."));
+  if (changed.bound) parts.push(el("p", {}, "Whatever nodes are made for these pods, they cost at least " + money(changed.bound) + " an hour."));
   if (reply.consolidation?.timedOut) parts.push(el("p", { class: "problem" }, "The time was over before every node was considered."));
   if (reply.unschedulable.length) parts.push(el("h3", {}, "Pods without a place"), table([["Pod", "name"], ["Why", "why"]], reply.unschedulable));
   const side = (title, changed, label) => el("div", { class: "card" }, el("h3", {}, title), table(COLUMNS, [...changed, ...kept.map(row("kept", ""))]), changed.length + kept.length ? null : el("p", { class: "empty" }, label));
   parts.push(el("div", { class: "two sides" }, side("Nodes today", gone.map(row("removed", "warn")), "None"), side("Nodes then", made.map(row("new", "new")), "None")));
   for (const command of reply.consolidation?.commands || []) {
-    parts.push(el("h3", {}, command.reason + ": " + command.remove.join(", ")), el("p", {}, "saves " + money(command.saving) + "/h, " + command.moves + " pods move"));
+    parts.push(el("h3", {}, command.reason + ": " + command.remove.join(", ")), el("p", {}, "saves " + money(command.saving) + "/h, " + command.moved.length + (command.moved.length === 1 ? " pod moves" : " pods move")));
   }
   if (moves.length) parts.push(el("h3", {}, "Moves"), table([["Pod", "name"], ["From"], ["To"]], moves));
   if (reply.consolidation?.staying.length) parts.push(el("h3", {}, "Nodes kept, and why"), table([["Node", "name"], ["Why", "why"]], reply.consolidation.staying));

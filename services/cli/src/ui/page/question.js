@@ -25,7 +25,9 @@ spec:
 
 /** @param {string} where @param {any} what */
 export async function ask(where, what) {
-  const answer = await fetch(where, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(what) });
+  const answer = await fetch(where, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(what) }).catch(() => {
+    throw new Error("the command that serves this page does not answer: is it still running?");
+  });
   const reply = await answer.json().catch(() => ({ error: "the command gave no answer: " + answer.status }));
   if (reply.error) throw new Error(reply.error);
   return reply;
@@ -49,8 +51,8 @@ export class QuestionView {
     this.loaded = el("span", { class: "dim", role: "status" });
     this.consolidate = el("input", { type: "checkbox", id: "consolidate" });
     this.answer = el("div", { "aria-live": "polite" });
-    this.remove = el("button", { type: "button", class: "main", onclick: () => this.simulate() }, "Without these nodes");
-    this.plan = el("button", { type: "button", class: "main", onclick: () => this.asPlan() }, "With these objects");
+    this.remove = el("button", { type: "button", class: "main", onclick: () => this.without() }, "Without these nodes");
+    this.plan = el("button", { type: "button", class: "main", onclick: () => this.changed() }, "With these objects");
     const asking = el(
       "div",
       {},
@@ -61,7 +63,8 @@ export class QuestionView {
       el("h3", {}, "Or change a NodePool or a workload"),
       el("div", { class: "go" }, this.kind, this.wanted, this.known, this.loader, this.loaded),
       this.text,
-      el("div", { class: "go" }, this.plan, el("label", {}, this.consolidate, " and consolidate afterwards")),
+      el("div", { class: "go" }, this.plan),
+      el("p", {}, el("label", {}, this.consolidate, " Consolidate after either change")),
     );
     this.root = el("section", { id: "view-question", role: "tabpanel", "aria-label": "What if" }, el("div", { class: "ask" }, asking, el("div", {}, el("h3", {}, "Answer"), this.answer)));
     this.answer.append(el("p", { class: "empty" }, mayAsk ? "Ask: nothing in the cluster is changed." : "This page only shows: it was opened read-only, or is a file."));
@@ -113,27 +116,28 @@ export class QuestionView {
     }
   }
 
-  async run(button, work) {
-    button.disabled = true;
+  async run(work) {
+    // One question at a time: the answer on the page is the last one's.
+    this.remove.disabled = this.plan.disabled = true;
     this.answer.replaceChildren(el("p", { class: "empty" }, "computing…"));
     try {
       this.answer.replaceChildren(...(await work()));
     } catch (error) {
       this.answer.replaceChildren(el("p", { class: "problem", role: "alert" }, capital(String(error.message || error))));
     }
-    button.disabled = false;
+    this.remove.disabled = this.plan.disabled = false;
   }
 
-  simulate() {
-    return this.run(this.remove, async () => {
+  without() {
+    return this.run(async () => {
       const remove = [...this.chosen].filter((name) => this.model.nodes.has(name));
-      const reply = await ask("/simulate", { remove });
-      const removed = remove.filter((name) => this.model.nodes.has(name));
-      return compare(this.model, reply, removed, reply.removed ?? removed.reduce((sum, name) => sum + this.model.nodes.get(name).price, 0));
+      if (!remove.length) throw new Error("choose the nodes that would go");
+      const reply = await ask("/plan", { remove, consolidate: this.consolidate.checked });
+      return compare(this.model, reply, remove);
     });
   }
 
-  asPlan() {
-    return this.run(this.plan, async () => compare(this.model, await ask("/plan", { objects: this.text.value, consolidate: this.consolidate.checked }), [], 0));
+  changed() {
+    return this.run(async () => compare(this.model, await ask("/plan", { objects: this.text.value, consolidate: this.consolidate.checked }), []));
   }
 }
