@@ -1,5 +1,6 @@
 //! The page in a real browser, fed with recorded events. Skipped with a printed reason where there is no Chromium.
 
+mod decisions;
 mod question;
 
 use serde_json::{Value, json};

@@ -318,8 +318,12 @@ impl Picture {
             .collect();
         for (key, own) in over {
             let mut own = (*own).clone();
+            let nodes_are_gone =
+                kind == COMMAND && !own.remove.iter().any(|node| self.nodes.contains_key(node));
+            let phase = if nodes_are_gone && !own.remove.is_empty() { "nodes gone" } else { phase };
             (own.phase, own.ended) = (phase.to_owned(), true);
-            own.step(now, format!("{phase}: the replica that leads now does not know of it"));
+            own.detail = "the replica that leads now does not know of it".to_owned();
+            own.step(now, format!("{phase}: {}", own.detail));
             self.decide(key, own, patch);
         }
     }

@@ -4,6 +4,8 @@ import { capital, clock, duration, money } from "./format.js";
 import { el } from "./dom.js";
 
 const KINDS = { launch: "Launch", disruption: "Disruption", interruption: "Interruption", removal: "Removal" };
+/** Ends that did not bring about what was decided, by kind and phase. */
+const FAILED = { "disruption rolled back": "bad", "disruption given up": "warn", "disruption nodes gone": "warn", "launch gone": "bad" };
 const MOST_SHOWN = 150;
 
 export class DecisionsView {
@@ -50,8 +52,10 @@ export class DecisionsView {
       interruption: () => "Warning about " + (names(decision.remove) || "no node of this cluster"),
       removal: () => "Drain " + names(decision.remove),
     }[decision.kind]();
-    const tone = decision.kind === "interruption" ? "warn" : decision.phase === "rolled back" || decision.phase === "gone" && decision.kind === "launch" ? "bad" : decision.ended ? "good" : decision.kind === "launch" ? "new" : decision.kind === "disruption" ? "swap" : "warn";
-    const saving = decision.realised ?? decision.saving;
+    const failed = FAILED[decision.kind + " " + decision.phase];
+    const tone = decision.kind === "interruption" ? "warn" : failed || (decision.ended ? "good" : { launch: "new", disruption: "swap" }[decision.kind] || "warn");
+    // What failed saved nothing.
+    const saving = failed ? 0 : decision.realised ?? decision.saving;
     const last = decision.steps[decision.steps.length - 1]?.[0] ?? decision.at;
     const facts = [decision.reason, decision.method, decision.moved ? decision.moved + (decision.moved === 1 ? " pod" : " pods") + (decision.kind === "launch" ? "" : " move") : "", decision.ended ? "took " + duration(last - decision.at) : ""];
     const details = el("details", {}, el("summary", {}, decision.steps.length + (decision.steps.length === 1 ? " step" : " steps")), el("ul", {}, ...decision.steps.map(([at, what]) => el("li", {}, el("time", {}, clock(at)), what))));
