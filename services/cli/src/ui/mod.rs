@@ -15,6 +15,8 @@ mod bound;
 #[cfg(test)]
 mod chromium_tests;
 mod command;
+#[cfg(test)]
+mod contrast_tests;
 mod convert;
 mod document;
 mod drain;

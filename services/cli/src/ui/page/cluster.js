@@ -1,7 +1,7 @@
 // The view of all nodes: a canvas that draws what is in sight, in as much detail as there is room for.
 
 import { cores, duration, memory, money, percent, price } from "./format.js";
-import { Colours, RANKS } from "./colours.js";
+import { Colours, ranks } from "./colours.js";
 import { DAEMON, DO_NOT_DISRUPT, TERMINATING } from "./model.js";
 import { el, facts, fitted, table } from "./dom.js";
 import { MOST, boxAt, fit, grouped, groupOf, layout, podAt, rowAt } from "./layout.js";
@@ -106,7 +106,7 @@ export class ClusterView {
 
   /** Boxes anew, if nodes or the way of showing them changed. */
   arrange(width, height) {
-    const key = [this.model.version, this.group, this.find, this.level, width, height].join("|");
+    const key = [this.model.version, this.group, this.find, this.level, width, height, document.documentElement.dataset.theme].join("|");
     if (this.drawn.key === key) return;
     const nodes = [];
     for (const node of this.model.nodes.values()) if (this.matches(node)) nodes.push(node);
@@ -140,7 +140,7 @@ export class ClusterView {
       context.fillRect(0, 0, 14, 12);
       return el("span", {}, canvas, text);
     };
-    const shades = this.shade === "namespace" ? names.slice(0, 7).map((name) => [this.colours.of(name), name]) : RANKS.map((each) => [each[1], each[2]]);
+    const shades = this.shade === "namespace" ? names.slice(0, 7).map((name) => [this.colours.of(name), name]) : ranks();
     const text = JSON.stringify(shades);
     if (this.legendText === text) return;
     this.legendText = text;
@@ -158,7 +158,7 @@ export class ClusterView {
     const seen = [];
     for (let i = rowAt(rows, top); i < rows.length && rows[i].y < top + height; i++) seen.push(rows[i]);
     // Pointing and flashing happen much more often than changes: everything else is kept as a picture.
-    const key = [this.drawn.key, top, this.shade, document.documentElement.dataset.theme].join("|");
+    const key = [this.drawn.key, top, this.shade].join("|");
     if (this.layer.key !== key) {
       this.layer.key = key;
       this.drawLayer(fitted(this.layer.canvas, width, height), seen, top, width, height);

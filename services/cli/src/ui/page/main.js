@@ -1,6 +1,7 @@
 // Puts the page together: reads its settings, follows the changes, and shows the view that was chosen.
 
 import { clock, money, percent, whole } from "./format.js";
+import { useTheme } from "./colours.js";
 import { Model } from "./model.js";
 import { el, table } from "./dom.js";
 import { ClusterView } from "./cluster.js";
@@ -109,7 +110,7 @@ function apply(patch) {
 }
 
 function setTheme(name) {
-  document.documentElement.dataset.theme = name;
+  useTheme(name);
   find("theme").textContent = name === "dark" ? "Light" : "Dark";
   try {
     localStorage.setItem("karpenter-theme", name);
@@ -159,7 +160,7 @@ try {
 } catch {
   stored = null;
 }
-document.documentElement.dataset.theme = stored || (matchMedia("(prefers-color-scheme: light)").matches ? "light" : "dark");
+useTheme(stored || (matchMedia("(prefers-color-scheme: light)").matches ? "light" : "dark"));
 find("theme").textContent = document.documentElement.dataset.theme === "dark" ? "Light" : "Dark";
 show(location.hash.slice(1));
 if (live) follow();

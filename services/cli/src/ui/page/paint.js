@@ -1,7 +1,7 @@
 // One frame of the nodes' canvas.
 
 import { money, whole } from "./format.js";
-import { hatch, rank, theme } from "./colours.js";
+import { hatch, ofPriority, theme } from "./colours.js";
 import { DAEMON, DO_NOT_DISRUPT } from "./model.js";
 import { eachPod, lanes } from "./layout.js";
 
@@ -179,7 +179,7 @@ export class Painter {
     const names = area.tall >= 16;
     eachPod(node, lane, area, (pod, x, y, width, height, meant) => {
       context.globalAlpha = meant ? 0.4 : 1;
-      context.fillStyle = pod[5] & DAEMON ? colours.faint : view.shade === "namespace" ? view.colours.of(pod[0]) : rank(pod[4])[1];
+      context.fillStyle = pod[5] & DAEMON ? colours.faint : view.shade === "namespace" ? view.colours.of(pod[0]) : ofPriority(pod[4]);
       context.fillRect(x, y, width > 3 ? width - 1 : width, height);
       if (names && width > 44) this.name(pod, x, y, width, height);
     });
@@ -200,7 +200,7 @@ export class Painter {
 
   name(pod, x, y, width, height) {
     const { context } = this;
-    context.fillStyle = "#0b1016";
+    context.fillStyle = this.colours["on-pod"];
     context.font = "10.5px system-ui, sans-serif";
     context.textBaseline = "middle";
     const flag = pod[5] & DO_NOT_DISRUPT ? "⚑ " : "";
