@@ -1,7 +1,9 @@
 //! The page in a real browser, fed with recorded events. Skipped with a printed reason where there is no Chromium.
 
+mod cost;
 mod decisions;
 mod question;
+mod states;
 
 use serde_json::{Value, json};
 
