@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The promises of the local stack, on real instances. Takes about two minutes and the built components:
+"""The promises of the local stack, on real instances. Takes about six minutes, the built components and services:
 
     deploy/local/tests/acceptance.py
 """
@@ -12,7 +12,11 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 LOCAL = Path(__file__).resolve().parent.parent
@@ -51,6 +55,21 @@ def node(name: str) -> dict:
             },
         },
     }
+
+
+# Only for a demo in which nothing happens any more: it grows and shrinks within four minutes.
+DEMO_SECONDS = 1800
+
+
+def decisions(page: str) -> Iterator[dict]:
+    """What the live page is told of decisions, until nothing came of them for too long."""
+    until = time.monotonic() + DEMO_SECONDS
+    with urllib.request.urlopen(page + "events", timeout=DEMO_SECONDS) as stream:
+        for line in stream:
+            if line.startswith(b"data: "):
+                yield from (each for each in json.loads(line[6:]).get("decisions", {}).values() if each)
+            if time.monotonic() > until:
+                return
 
 
 DEPLOYMENT = {
@@ -143,6 +162,34 @@ class Acceptance(unittest.TestCase):
         self.down_leaves_nothing(first)
         self.assertTrue(self.client(second).ready())
         self.down_leaves_nothing(second)
+
+    def test_the_demo_prints_the_address_of_a_page_that_shows_it_grow_and_shrink(self):
+        instance = self.instance()
+        command = [str(LOCAL / "stack"), "run", "--dir", str(instance.dir)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as demo:
+            printed = []
+            try:
+                for line in demo.stdout:
+                    printed.append(line)
+                    if line.startswith("the live page: "):
+                        break
+                page = "".join(printed[-1:]).removeprefix("the live page: ").strip()
+                self.assertRegex(page, r"^http://127\.0\.0\.1:\d+/$", "".join(printed))
+                with urllib.request.urlopen(page) as answer:
+                    self.assertIn("<title>Karpenter</title>", answer.read().decode())
+                wanted = {"launch", "removal"}
+                for each in decisions(page):
+                    if each["ended"]:
+                        wanted.discard(each["kind"])
+                    if not wanted:
+                        break
+                self.assertEqual(wanted, set(), "kinds of decisions that did not come to an end on the page")
+            finally:
+                demo.send_signal(signal.SIGINT)
+                demo.communicate()
+        self.assertEqual(demo.returncode, 0)
+        with self.assertRaises(urllib.error.URLError):
+            urllib.request.urlopen(page)
 
     def test_a_killed_api_server_comes_back_and_everything_else_stays(self):
         instance = self.instance()
