@@ -10,6 +10,7 @@ mod check;
 mod fenced;
 mod forwarded;
 mod installed;
+mod live_page;
 mod page;
 mod people;
 mod queries;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
     tests.extend(rights::tests());
     tests.extend(page::tests());
     tests.extend(people::tests());
+    tests.extend(live_page::tests());
     tests.extend(tutorials::tests());
     tests.extend(check::tests());
     tests.extend(takeover::tests());
