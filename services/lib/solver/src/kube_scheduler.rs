@@ -13,6 +13,7 @@ use crate::engine::bin::Bin;
 use crate::engine::choice::Choices;
 use crate::engine::demand::{Demand, DemandId, Origin, demands};
 use crate::engine::existing::ports_conflict;
+use crate::engine::hosts::HostMinima;
 use crate::engine::place::Fit;
 use crate::engine::state::State;
 use crate::options::Options;
@@ -138,6 +139,7 @@ fn place(state: &mut State<'_>, demand: DemandId, launches: &[(usize, usize)]) -
         false => Some(state.choices(class, variant, 1)?),
     };
     let choices = choices.as_ref();
+    let minima = state.host_minima(variant);
     let tolerated = world.tolerated(variant.tolerations);
     let dims = world.dims.len();
     let mut best: Option<(i64, Target)> = None;
@@ -156,7 +158,7 @@ fn place(state: &mut State<'_>, demand: DemandId, launches: &[(usize, usize)]) -
         while bits != 0 {
             let node = (block * 64) as u32 + bits.trailing_zeros();
             bits &= bits - 1;
-            if state.room_on(demand, class, variant, node, choices) == 0 {
+            if state.room_on(demand, class, variant, node, choices, &minima) == 0 {
                 continue;
             }
             let allocatable = &world.nodes[node as usize].allocatable;
@@ -167,7 +169,7 @@ fn place(state: &mut State<'_>, demand: DemandId, launches: &[(usize, usize)]) -
         }
     }
     for (index, (bin, (row, _))) in state.bins.iter().zip(launches).enumerate() {
-        if fits_new(state, demand, rung, bin, *row, choices) {
+        if fits_new(state, demand, rung, bin, *row, choices, &minima) {
             let allocatable = &world.table(bin.pool).allocatable[row * dims..(row + 1) * dims];
             let room = world.pools[bin.pool].room(*row, dims);
             let used = |dim: usize| allocatable[dim] - room[dim] + bin.used[dim];
@@ -196,6 +198,7 @@ fn fits_new(
     bin: &Bin,
     row: usize,
     choices: Option<&Choices>,
+    minima: &HostMinima,
 ) -> bool {
     let world = state.world;
     let (class, variant) = (state.class_of(demand), state.variant(demand, rung));
@@ -214,7 +217,7 @@ fn fits_new(
     has_room
         && world.tolerates_pool(variant.tolerations, bin.pool)
         && variant.asked.iter().any(accepts)
-        && state.host_room(class, variant, |group| bin.selected(group)) > 0
+        && state.host_room(class, variant, minima, |group| bin.selected(group)) > 0
         && !bin.states_any(&class.kept_from_host)
         && !ports_conflict(&class.ports, &bin.ports)
         && choices.is_none_or(|choices| choices.iter().all(allowed))

@@ -107,6 +107,17 @@ impl PoolData {
         &self.room[row * dims..(row + 1) * dims]
     }
 
+    /// Drops rows whose type counts more against a limit of the pool than is left of it.
+    pub(crate) fn keep_within_limits(&self, left: &[i64], rows: &mut Bits) {
+        for (limit, left) in self.limits.iter().zip(left) {
+            for (row, amount) in limit.by_row.iter().enumerate() {
+                if amount > left {
+                    rows.unset(row);
+                }
+            }
+        }
+    }
+
     pub(crate) fn overhead(&self, row: RowId, dims: usize) -> &[i64] {
         &self.overhead[row * dims..(row + 1) * dims]
     }

@@ -70,6 +70,35 @@ fn pods_that_run_count_and_domains_out_of_reach_hold_the_minimum_down() {
 }
 
 #[test]
+fn zones_of_pools_whose_limits_are_used_up_hold_no_minimum_down() {
+    let with = |other: PoolBuilder| {
+        let input = cluster()
+            .pool(pool("default").requires(ZONE, Operator::In, &ZONES[..2]))
+            .pool(other.requires(ZONE, Operator::In, &ZONES[2..]))
+            .pods(web("a").spread(spread(ZONE, 1, APP)).times(4))
+            .input();
+        let plan = solver::solve(&solver::Snapshot::build(input.clone()), &Options::default(), &|| true);
+        assert_eq!(solver::check::check(&input, &plan, &Options::default()), []);
+        assert_eq!(left_over(&plan), Vec::<String>::new());
+        skew(&plan, ZONE)
+    };
+    assert_eq!(with(pool("open")), [1, 1, 2]);
+    assert_eq!(with(pool("disabled").limit("cpu", "0")), [2, 2]);
+    assert_eq!(with(pool("disabled").limit("nodes", "0")), [2, 2]);
+    let used_up = pool("used-up").limit("cpu", "4");
+    let node = node("n").of_pool("used-up").has("cpu", "4").zone(ZONES[0]).has("pods", "0");
+    let input = cluster()
+        .pool(pool("default").requires(ZONE, Operator::In, &ZONES[..2]))
+        .pool(used_up.requires(ZONE, Operator::In, &ZONES[2..]))
+        .node(node)
+        .pods(web("a").spread(spread(ZONE, 1, APP)).times(4))
+        .input();
+    let plan = solver::solve(&solver::Snapshot::build(input.clone()), &Options::default(), &|| true);
+    assert_eq!(solver::check::check(&input, &plan, &Options::default()), []);
+    assert_eq!(skew(&plan, ZONE), [2, 2]);
+}
+
+#[test]
 fn pods_that_do_not_count_are_not_counted() {
     let plan = default_cluster()
         .node(node("one").zone(ZONES[0]).has("pods", "0"))

@@ -24,13 +24,16 @@ enum Difference {
     /// The reference lets a pod be without the company that it requires where its kind runs only in domains that its node
     /// affinity leaves out. The scheduler does not: the reference's node stays empty, and ours, which joins, is dearer.
     JoinsItsKind,
+    /// The reference takes the minimum of a hostname spread as zero. kube-scheduler takes it over the nodes that exist, and so do
+    /// we: pods join nodes that all have one already.
+    CountsHosts,
 }
 
 impl Difference {
     /// We place pods that the reference leaves for a later round; otherwise we place the same ones at a higher price.
     fn places_more(self) -> bool {
         match self {
-            Self::DecidesDomains | Self::GivesLimitsBack => true,
+            Self::DecidesDomains | Self::GivesLimitsBack | Self::CountsHosts => true,
             Self::JoinsItsKind => false,
         }
     }
@@ -41,6 +44,7 @@ const INTENDED: &[(&str, Difference)] = &[
     ("zonal-apart-3", Difference::DecidesDomains),
     ("limited-10-to-64", Difference::GivesLimitsBack),
     ("anything-83", Difference::JoinsItsKind),
+    ("anything-87", Difference::CountsHosts),
 ];
 
 /// Where we are still dearer than the reference's median, and the most it may be in micro-dollars: open work, kept from

@@ -7,7 +7,7 @@ pub struct TopologySpread {
     pub topology_key: String,
     /// At least 1.
     pub max_skew: u32,
-    /// With fewer eligible domains than this the global minimum counts as zero. Not for hostname.
+    /// With fewer eligible domains than this the global minimum counts as zero.
     pub min_domains: Option<u32>,
     pub when_unsatisfiable: WhenUnsatisfiable,
     /// `None` selects no pod: such a constraint does not spread.

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use model::catalog::InstanceType;
 use model::labels;
-use model::node::Node;
+use model::node::{Node, NodeState};
 use model::pool::NodePool;
 use model::quantity::Quantity;
 use model::resources::NODES;
@@ -42,9 +43,32 @@ pub(super) fn check(cluster: &Cluster<'_>, found: &mut Vec<Violation>) {
 /// Nodes of the pool that stay.
 fn nodes_of<'a>(cluster: &Cluster<'a>, pool: &NodePool) -> impl Iterator<Item = &'a Node> {
     let stays = |site: &Site<'_>| matches!(site.kind, Kind::Existing { goes: false, .. });
-    cluster.nodes().filter(move |(site, _)| stays(site)).map(|(_, node)| node).filter(|node| {
-        let label = node.labels.get(labels::NODEPOOL).map(String::as_str);
-        node.pool.as_deref().or(label) == Some(&*pool.name)
+    let nodes = cluster.nodes().filter(move |(site, _)| stays(site)).map(|(_, node)| node);
+    nodes.filter(|node| is_of(node, pool))
+}
+
+fn is_of(node: &Node, pool: &NodePool) -> bool {
+    let label = node.labels.get(labels::NODEPOOL).map(String::as_str);
+    node.pool.as_deref().or(label) == Some(&*pool.name)
+}
+
+/// What the nodes of today leave of each limit of the pool.
+pub(super) fn left_before<'a>(cluster: &Cluster<'a>, pool: &'a NodePool) -> Vec<(&'a str, Quantity)> {
+    let today = || cluster.input.nodes.iter().filter(|node| node.state != NodeState::Deleting);
+    let used = |resource: &str| -> Quantity {
+        today().filter(|node| is_of(node, pool)).map(|node| amount(node, resource)).sum()
+    };
+    pool.limits.iter().map(|(resource, limit)| (resource, limit - used(resource))).collect()
+}
+
+/// Whether one more node of the type stays within what is left, whichever of its capacities it comes with.
+pub(super) fn admit(left: &[(&str, Quantity)], instance: &InstanceType) -> bool {
+    left.iter().all(|(resource, left)| {
+        let amounts = instance.offerings.iter().map(|offering| match *resource {
+            NODES => Quantity::from_units(1),
+            resource => capacity(instance, offering).get(resource),
+        });
+        amounts.max().is_none_or(|most| most <= *left)
     })
 }
 

@@ -12,7 +12,7 @@ use model::taint::{Effect, Toleration};
 
 use super::domains::Domains;
 use super::selectors::Selected;
-use super::sites::{Cluster, Counted, Site};
+use super::sites::{Cluster, Counted, Kind, Site};
 use super::spread_domains::{Participants, least};
 use super::violation::Violation;
 
@@ -112,8 +112,12 @@ fn wrong_if(cluster: &Cluster<'_>, domains: &Domains, group: &Group<'_>, relaxed
         }
     }
     let mut reported = Vec::new();
+    let over_hosts = labels::normalize(key) == labels::HOSTNAME;
     for (pod, site) in &group.owners {
         let at = || cluster.sites[*site].place.clone();
+        // A new node is an empty domain, and pods that must move stay as far apart as if there were one.
+        let on_existing = matches!(cluster.sites[*site].kind, Kind::Existing { .. });
+        let least = if over_hosts && !(on_existing && pod.node.is_none()) { 0 } else { least };
         let Some(domain) = domains.at(key, *site).certain() else {
             found.push(Violation::SpreadUndecided { pod: pod.key(), at: at(), key: key.clone() });
             continue;

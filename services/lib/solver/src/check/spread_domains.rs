@@ -14,6 +14,7 @@ use rustc_hash::FxHashMap;
 
 use super::domains::Domains;
 use super::labels::{Labels, Outcome, Selection, template_labels, terms};
+use super::limits;
 use super::resources;
 use super::selectors::Selected;
 use super::sites::{Cluster, Kind, Site};
@@ -101,7 +102,7 @@ impl<'c, 'a> Participants<'c, 'a> {
 }
 
 /// Those of the values that a new node of the pool which the pod may use can have. No pod waits for a domain that only other
-/// pods could open.
+/// pods could open, or that no limit leaves room for.
 fn reached(
     cluster: &Cluster<'_>,
     pool: &NodePool,
@@ -109,10 +110,14 @@ fn reached(
     owner: &PodSpec,
     values: &BTreeSet<&String>,
 ) -> Vec<String> {
-    let selection = Selection::of(owner);
-    let mut missing = values.clone();
     let mut found = Vec::new();
-    for instance in pool.instance_types.iter() {
+    if values.is_empty() {
+        return found;
+    }
+    let selection = Selection::of(owner);
+    let left = limits::left_before(cluster, pool);
+    let mut missing = values.clone();
+    for instance in pool.instance_types.iter().filter(|instance| limits::admit(&left, instance)) {
         let usable = |o: &&Offering| {
             o.is_open() && (cluster.use_reserved || o.capacity_type != CapacityType::Reserved)
         };
@@ -194,10 +199,6 @@ pub(super) fn least(
     counts: &Counts,
 ) -> usize {
     let key = labels::normalize(&constraint.topology_key);
-    if key == labels::HOSTNAME {
-        // One more node is always an empty domain.
-        return 0;
-    }
     let under = |term: model::requirements::Requirements| {
         let mine = term.get_or_exists(key);
         let mut allowed = known.iter().filter(|domain| mine.contains(domain)).peekable();

@@ -214,7 +214,9 @@ impl State<'_> {
         eligible.keep(&known);
     }
 
-    /// Domains of a key in which some pool could make a node that the pod's requirements and tolerations allow.
+    /// Domains of a key in which some pool could make a node that the pod's requirements and tolerations allow. A pool whose limits
+    /// are used up, or zero, makes none: kube-scheduler knows none of its domains either, and no pod waits for one (Karpenter
+    /// lets such a pool block spreads).
     fn reachable_domains(&self, class: &ClassData, key: TopoKeyId) -> Bits {
         if let Some(known) = self.reachable.borrow().get(&(class.id, key)) {
             return known.clone();
@@ -222,7 +224,8 @@ impl State<'_> {
         let (world, topo) = (self.world, &self.world.groups.keys[key]);
         let mut out = Bits::new(topo.values.len());
         let variant = class.ladder(self.options.preferences).last();
-        let pools = (0..world.pools.len()).filter(|pool| world.pools[*pool].usable);
+        let more_nodes = |pool: &usize| world.limits_left[*pool].1.is_none_or(|nodes| nodes > 0);
+        let pools = (0..world.pools.len()).filter(|pool| world.pools[*pool].usable).filter(more_nodes);
         let unused = match self.options.use_reserved {
             true => Bits::new(world.cells.len()),
             false => world.cells.of_capacity_type(model::catalog::CapacityType::Reserved),
@@ -232,6 +235,8 @@ impl State<'_> {
             let tolerates = |v: &&Variant| world.tolerates_pool(v.tolerations, pool);
             for set in variant.iter().filter(|v| tolerates(v)).flat_map(|v| &v.strict) {
                 let Some(reach) = world.reach(*set, pool) else { continue };
+                let mut reach = reach.clone();
+                world.pools[pool].keep_within_limits(&world.limits_left[pool].0, &mut reach.rows);
                 let mut offered = Bits::new(world.cells.len());
                 reach.rows.iter().for_each(|row| offered.add(&table.rows[row].cells));
                 offered.keep(&reach.cells);

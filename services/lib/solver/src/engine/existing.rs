@@ -6,30 +6,11 @@ use smallvec::SmallVec;
 use super::bin::Item;
 use super::choice::Choices;
 use super::demand::{DemandId, Origin};
+use super::hosts::HostMinima;
 use super::state::{State, Touched};
 use crate::classes::{ClassData, Variant};
 use crate::dims::{CPU, MEMORY, PODS};
-use crate::topology::group::{GroupId, Kind};
 use crate::topology::groups::NO_DOMAIN;
-
-/// How many pods hostname rules let onto a host that has so many already.
-pub(crate) fn host_cap(kind: Kind, own: bool, here: i32, anywhere: i32) -> u32 {
-    match kind {
-        Kind::Spread { max_skew, .. } => {
-            let room = i64::from(max_skew) - i64::from(here);
-            match (own, room) {
-                (true, room) => u32::try_from(room).unwrap_or(0),
-                (false, 0..) => u32::MAX,
-                (false, _) => 0,
-            }
-        }
-        Kind::Affinity if here > 0 || (own && anywhere == 0) => u32::MAX,
-        Kind::Affinity => 0,
-        Kind::AntiAffinity { .. } if here > 0 => 0,
-        Kind::AntiAffinity { .. } if own => 1,
-        Kind::AntiAffinity { .. } => u32::MAX,
-    }
-}
 
 pub(crate) fn ports_conflict(a: &[HostPort], b: &[HostPort]) -> bool {
     a.iter().any(|x| b.iter().any(|y| x.conflicts(y)))
@@ -44,10 +25,36 @@ impl State<'_> {
         want: u32,
         choices: Option<&Choices>,
     ) -> u32 {
-        let world = self.world;
-        if world.nodes.is_empty() {
+        if self.world.nodes.is_empty() {
             return 0;
         }
+        let (origin, variant) = (self.demands[demand as usize].origin, self.variant(demand, rung));
+        let mut minima = self.minima_for(origin, variant);
+        let mut placed = 0;
+        loop {
+            let more = self.fill_once(demand, rung, want - placed, choices, &minima);
+            placed += more;
+            if more == 0 || placed == want || choices.is_some() {
+                return placed;
+            }
+            // Where every node of a hostname spread has got a pod, each may have one more.
+            let higher = self.minima_for(origin, variant);
+            if higher == minima {
+                return placed;
+            }
+            minima = higher;
+        }
+    }
+
+    fn fill_once(
+        &mut self,
+        demand: DemandId,
+        rung: u16,
+        want: u32,
+        choices: Option<&Choices>,
+        minima: &HostMinima,
+    ) -> u32 {
+        let world = self.world;
         let (class, variant) = (self.class_of(demand), self.variant(demand, rung));
         let tolerated = world.tolerated(variant.tolerations);
         let dims = world.dims.len();
@@ -67,7 +74,7 @@ impl State<'_> {
             while bits != 0 {
                 let node = (block * 64) as u32 + bits.trailing_zeros();
                 bits &= bits - 1;
-                let count = self.room_on(demand, class, variant, node, choices).min(want - placed);
+                let count = self.room_on(demand, class, variant, node, choices, minima).min(want - placed);
                 if count == 0 {
                     continue;
                 }
@@ -89,6 +96,7 @@ impl State<'_> {
         variant: &Variant,
         node: u32,
         choices: Option<&Choices>,
+        minima: &HostMinima,
     ) -> u32 {
         let world = self.world;
         let touched = self.touched.get(&node);
@@ -144,27 +152,7 @@ impl State<'_> {
         if class.kept_from_host.iter().any(|group| self.ledger.on_host(world, *group, node).1 > 0) {
             return 0;
         }
-        most.min(self.host_room(class, variant, |group| self.ledger.on_host(world, group, node).0))
-    }
-
-    /// What the pod's own hostname rules allow on a host with the given counts of selected pods.
-    pub(crate) fn host_room(
-        &self,
-        class: &ClassData,
-        variant: &Variant,
-        here: impl Fn(GroupId) -> i32,
-    ) -> u32 {
-        let mut most = u32::MAX;
-        for &group in &variant.host_groups {
-            let own = class.selected.binary_search(&group).is_ok();
-            let kind = self.world.groups.get(group).rule.kind;
-            let anywhere = if kind == Kind::Affinity { self.ledger.total(self.world, group) } else { 0 };
-            most = most.min(host_cap(kind, own, here(group), anywhere));
-            if most == 0 {
-                return 0;
-            }
-        }
-        most
+        most.min(self.host_room(class, variant, minima, |group| self.ledger.on_host(world, group, node).0))
     }
 
     fn attaches(&self, class: &ClassData, node: u32) -> bool {

@@ -7,6 +7,7 @@ pub(crate) mod choice;
 pub(crate) mod demand;
 pub(crate) mod existing;
 pub(crate) mod holds;
+pub(crate) mod hosts;
 pub(crate) mod ledger;
 pub(crate) mod limits;
 pub(crate) mod listing;

@@ -8,6 +8,7 @@ use super::bin::Bin;
 use super::choice::Choices;
 use super::demand::DemandId;
 use super::existing::ports_conflict;
+use super::hosts::HostMinima;
 use super::state::State;
 use crate::classes::ClassData;
 use crate::options::MinValuesPolicy;
@@ -38,7 +39,8 @@ impl State<'_> {
         if class.requests.iter().zip(&bin.most_room).any(|(want, have)| want > have) {
             return None;
         }
-        let cap = self.host_room(class, variant, |group| bin.selected(group)).min(want);
+        let cap =
+            self.host_room(class, variant, &HostMinima::default(), |group| bin.selected(group)).min(want);
         let cap = if class.ports.is_empty() { cap } else { cap.min(1) };
         if cap == 0
             || bin.states_any(&class.kept_from_host)
@@ -296,13 +298,7 @@ impl State<'_> {
         if let Some(steer) = &self.steer[pool] {
             reach.rows.keep(steer);
         }
-        for (limit, left) in data.limits.iter().zip(left) {
-            for (row, amount) in limit.by_row.iter().enumerate() {
-                if amount > left {
-                    reach.rows.unset(row);
-                }
-            }
-        }
+        data.keep_within_limits(left, &mut reach.rows);
         if reach.rows.is_empty() {
             return None;
         }

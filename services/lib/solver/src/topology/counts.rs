@@ -1,10 +1,13 @@
 //! How many pods each group counts in each domain, as the cluster stands.
 
+use std::sync::OnceLock;
+
 use packing::Bits;
 use rustc_hash::FxHashMap;
 
 use super::group::GroupId;
 use super::groups::NO_DOMAIN;
+use super::hosts::HostLevels;
 use crate::world::World;
 
 /// Counts of one group. For hostname groups by node, for others by domain.
@@ -19,6 +22,8 @@ pub(crate) struct Counts {
     pub(crate) stating: Vec<i32>,
     /// `(selected, stating)` by node, for hostname groups.
     pub(crate) hosts: FxHashMap<u32, (i32, i32)>,
+    /// For hostname groups, once it was asked for.
+    pub(crate) levels: OnceLock<HostLevels>,
     /// Selected pods anywhere.
     pub(crate) total: i32,
 }
@@ -27,7 +32,10 @@ impl Counts {
     pub(crate) fn add_selected(&mut self, place: Place, by: i32) {
         self.total += by;
         match place {
-            Place::Host(node) => self.hosts.entry(node).or_default().0 += by,
+            Place::Host(node) => {
+                self.hosts.entry(node).or_default().0 += by;
+                self.levels = OnceLock::new();
+            }
             Place::Domain(domain) => self.selected[domain as usize] += by,
         }
     }

@@ -84,7 +84,6 @@ impl Rule {
         tolerations: &[Toleration],
         namespace: &str,
     ) -> Self {
-        let host = spread.topology_key == model::labels::HOSTNAME;
         let honors = |policy| policy == NodeInclusionPolicy::Honor;
         let alternatives = required_alternatives(spec);
         let any_of = match honors(spread.node_affinity_policy) && alternatives.iter().any(|r| !r.is_empty()) {
@@ -94,10 +93,7 @@ impl Rule {
         let tolerations = honors(spread.node_taints_policy).then(|| tolerations.to_vec());
         let filter = NodeFilter { any_of, tolerations };
         Self {
-            kind: Kind::Spread {
-                max_skew: spread.max_skew.max(1),
-                min_domains: if host { None } else { spread.min_domains },
-            },
+            kind: Kind::Spread { max_skew: spread.max_skew.max(1), min_domains: spread.min_domains },
             key: model::labels::normalize(&spread.topology_key).to_owned(),
             namespaces: Namespaces::Listed([namespace.to_owned()].into()),
             selector: spread

@@ -3,3 +3,4 @@
 pub(crate) mod counts;
 pub(crate) mod group;
 pub(crate) mod groups;
+pub(crate) mod hosts;
