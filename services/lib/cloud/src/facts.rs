@@ -40,6 +40,11 @@ pub struct TypeFacts {
     pub network_mbps: u32,
     /// In Mbps where the type is EBS-optimised by default; 0 otherwise.
     pub ebs_mbps: u32,
+    /// Most EBS volumes that can be attached, the root volume among them; 0 when unknown. The first network interface, the NVMe
+    /// instance store and accelerators are taken off already.
+    pub ebs_attachments: u32,
+    /// Further network interfaces take the place of volumes.
+    pub ebs_attachments_shared: bool,
     /// Total instance store in decimal GB; 0 when there is none.
     pub instance_store_gb: u64,
     /// The instance store is NVMe.

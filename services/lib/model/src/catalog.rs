@@ -25,6 +25,8 @@ pub struct InstanceType {
     pub overhead: Resources,
     pub offerings: Vec<Offering>,
     pub overlaid: Overlaid,
+    /// Volumes that a new node can have attached, by CSI driver; a driver that is not listed is not limited.
+    pub attach_limits: BTreeMap<Arc<str>, u32>,
 }
 
 /// What NodeOverlays set on a type.
@@ -143,7 +145,8 @@ impl InstanceType {
             define(labels::CAPACITY_RESERVATION_INTERRUPTIBLE, interruptible);
         }
         let overlaid = Overlaid::default();
-        Self { name: Arc::from(name), requirements, capacity, overhead, offerings, overlaid }
+        let attach_limits = BTreeMap::new();
+        Self { name: Arc::from(name), requirements, capacity, overhead, offerings, overlaid, attach_limits }
     }
 }
 

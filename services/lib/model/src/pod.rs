@@ -16,7 +16,7 @@ pub use affinity::{PodAffinityTerm, WeightedPodAffinityTerm};
 pub use ports::{HostPort, Protocol};
 pub use selector::{LabelSelector, SelectorOperator, SelectorRequirement};
 pub use spread::{NodeInclusionPolicy, TopologySpread, WhenUnsatisfiable};
-pub use volume::Volume;
+pub use volume::{EBS_DRIVER, Volume};
 
 use crate::catalog::LabelMap;
 use crate::requirements::Requirements;

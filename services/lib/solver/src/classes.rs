@@ -183,6 +183,7 @@ fn same_volumes(class: &ClassData, pod_volumes: &[Volume]) -> bool {
 fn compile(id: ClassId, pod: &Pod, registry: &mut Registry<'_>) -> ClassData {
     let spec = &pod.spec;
     let volume_terms = volumes::combined(&pod.volumes);
+    let attachments = volumes::attachments(&pod.volumes);
     let mut variants = |policy| -> Arc<Vec<Variant>> {
         let rungs = ladder(spec, policy, registry.soft_taints);
         Arc::new(rungs.iter().map(|rung| variant(rung, pod, &volume_terms, registry)).collect())
@@ -193,9 +194,9 @@ fn compile(id: ClassId, pod: &Pod, registry: &mut Registry<'_>) -> ClassData {
     ClassData {
         id,
         namespace: Arc::clone(&pod.namespace),
-        requests: registry.dims.requests(&spec.requests),
+        requests: registry.dims.requests_with(&spec.requests, &attachments),
         ports: spec.host_ports.clone(),
-        attachments: volumes::attachments(&pod.volumes),
+        attachments,
         volume_terms,
         ladders: [respect, ignore],
         selected: Vec::new(),

@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 use crate::NodeId;
 use crate::cells::Cells;
 use crate::classes::{ClassId, Classes, Registry, selector_keys};
-use crate::dims::Dims;
+use crate::dims::{AttachLimits, Dims};
 use crate::nodes::{NodeData, PodEntry, expects, labels_of};
 use crate::plan::PodRef;
 use crate::pools::{PoolData, PoolInput, counted};
@@ -41,7 +41,9 @@ impl Snapshot {
         let soft_taints =
             input.pools.iter().any(|p| soft(&p.taints)) || input.nodes.iter().any(|n| soft(&n.taints));
         let requests = input.pods.iter().map(|p| &p.spec.requests);
-        let dims = Dims::new(requests.chain(input.daemon_sets.iter().map(|d| &d.pod.requests)));
+        let types = input.pools.iter().flat_map(|pool| pool.instance_types.iter());
+        let dims = Dims::new(requests.chain(input.daemon_sets.iter().map(|d| &d.pod.requests)))
+            .with_volumes(types.map(|t| &t.attach_limits), input.pods.iter().flat_map(|p| &p.volumes));
         let well_known = WellKnown(input.extra_well_known);
         let (cells, tables, table_of) = tables(&input.pools, &dims);
         let pool_input =
@@ -360,7 +362,8 @@ pub(crate) fn node_data(
         managed: node.managed(),
         settling: node.settling,
         capacity: node.capacity.clone(),
-        allocatable: dims.capacity(&node.allocatable),
+        // Limits of a node that exists are `csi_limits`.
+        allocatable: dims.capacity(&node.allocatable, &AttachLimits::new()),
         expected_daemons: expected,
         csi_limits: node.csi_limits.iter().map(|(driver, count)| (Arc::clone(driver), *count)).collect(),
         price: prices.of_node(node),

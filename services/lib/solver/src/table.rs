@@ -66,7 +66,8 @@ impl TypeTable {
                 let sample = group[0];
                 let capacity = replaced(&instance.capacity, &sample.capacity_override);
                 let overhead = replaced(&instance.overhead, &sample.overhead_override);
-                allocatable.extend(dims.capacity(&allocatable_of(&capacity, &overhead)));
+                let free = allocatable_of(&capacity, &overhead);
+                allocatable.extend(dims.capacity(&free, &instance.attach_limits));
                 for offering in &group {
                     offers.push((rows.len(), cells.add(offering), offering.price.get().max(0)));
                 }

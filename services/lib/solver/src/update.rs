@@ -87,7 +87,10 @@ impl World {
             Arc::make_mut(&mut self.rejected).push((key, why.clone()));
             return Ok(());
         }
-        if !self.dims.covers(&pod.spec.requests) || !self.classes.knows_selectors_of(&pod.spec) {
+        if !self.dims.covers(&pod.spec.requests)
+            || !self.dims.covers_volumes(&pod.volumes)
+            || !self.classes.knows_selectors_of(&pod.spec)
+        {
             return Err(NeedsRebuild);
         }
         let (old_classes, old_groups) = (self.classes.list.len(), self.groups.list.len());

@@ -13,7 +13,7 @@ use crate::facts::{RegionFacts, Sold};
 
 const FORMAT: &str = "format";
 /// Raised whenever rows change their shape; rows of another shape are not read.
-const CURRENT: &str = "1";
+const CURRENT: &str = "2";
 const REGION: &str = "region";
 const ZONES: &str = "zones";
 const TYPES: &str = "types";
@@ -21,7 +21,7 @@ const TYPES: &str = "types";
 const MOST_BYTES: usize = 900_000;
 
 #[derive(Serialize, Deserialize)]
-struct Row(String, Vec<u32>, [Vec<String>; 4], [String; 2], [u64; 11], [bool; 4], Vec<u32>, [Vec<Device>; 3]);
+struct Row(String, Vec<u32>, [Vec<String>; 4], [String; 2], [u64; 12], [bool; 5], Vec<u32>, [Vec<Device>; 3]);
 
 #[derive(Serialize, Deserialize)]
 struct Device(String, String, u32, u64, u32);
@@ -100,6 +100,8 @@ fn row(sold: &Sold) -> Row {
         encryption_in_transit,
         network_mbps,
         ebs_mbps,
+        ebs_attachments,
+        ebs_attachments_shared,
         instance_store_gb,
         nvme,
         gpus,
@@ -118,12 +120,13 @@ fn row(sold: &Sold) -> Row {
         network_mbps,
         ebs_mbps,
         branch_interfaces,
+        ebs_attachments,
     ];
-    let mut figures = [0; 11];
+    let mut figures = [0; 12];
     for (at, figure) in small.into_iter().enumerate() {
         figures[at] = u64::from(*figure);
     }
-    (figures[9], figures[10]) = (*memory_mib, *instance_store_gb);
+    (figures[10], figures[11]) = (*memory_mib, *instance_store_gb);
     let devices = |list: &[Accelerator]| -> Vec<Device> {
         let device =
             |d: &Accelerator| Device(d.name.clone(), d.manufacturer.clone(), d.count, d.memory_mib, d.cores);
@@ -135,7 +138,7 @@ fn row(sold: &Sold) -> Row {
         [architectures.clone(), usage_classes.clone(), cpu_features.clone(), placement_strategies.clone()],
         [hypervisor.clone(), cpu_manufacturer.clone()],
         figures,
-        [*bare_metal, *ena, *encryption_in_transit, *nvme],
+        [*bare_metal, *ena, *encryption_in_transit, *nvme, *ebs_attachments_shared],
         card_interfaces.clone(),
         [devices(gpus), devices(neuron), devices(inference)],
     )
@@ -145,7 +148,7 @@ fn sold(line: &str) -> Option<Sold> {
     let Row(name, zones, words, [hypervisor, cpu_manufacturer], figures, flags, card_interfaces, devices) =
         serde_json::from_str(line).ok()?;
     let [architectures, usage_classes, cpu_features, placement_strategies] = words;
-    let [bare_metal, ena, encryption_in_transit, nvme] = flags;
+    let [bare_metal, ena, encryption_in_transit, nvme, ebs_attachments_shared] = flags;
     let small = |at: usize| u32::try_from(figures[at]).ok();
     let [gpus, neuron, inference] = devices.map(|list| {
         let device = |Device(name, manufacturer, count, memory_mib, cores)| Accelerator {
@@ -161,7 +164,7 @@ fn sold(line: &str) -> Option<Sold> {
         name,
         architectures,
         vcpus: small(0).filter(|vcpus| *vcpus > 0)?,
-        memory_mib: Some(figures[9]).filter(|mib| *mib > 0)?,
+        memory_mib: Some(figures[10]).filter(|mib| *mib > 0)?,
         hypervisor,
         bare_metal,
         usage_classes,
@@ -177,7 +180,9 @@ fn sold(line: &str) -> Option<Sold> {
         encryption_in_transit,
         network_mbps: small(6)?,
         ebs_mbps: small(7)?,
-        instance_store_gb: figures[10],
+        ebs_attachments: small(9)?,
+        ebs_attachments_shared,
+        instance_store_gb: figures[11],
         nvme,
         gpus,
         neuron,
@@ -233,7 +238,7 @@ mod tests {
             data.insert(key.to_owned(), text.to_owned());
             types_from("us-west-2", &data)
         };
-        assert_eq!(with(FORMAT, "2"), None);
+        assert_eq!(with(FORMAT, "1"), None);
         assert_eq!(with(ZONES, ""), None, "types are sold in zones that are not there");
         assert_eq!(with(TYPES, ""), None);
         let cut = &whole[TYPES][..whole[TYPES].len() - 9];

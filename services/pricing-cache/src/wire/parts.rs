@@ -41,6 +41,8 @@ pub(crate) fn facts(entry: &Entry) -> pb::InstanceTypeFacts {
         encryption_in_transit: facts.encryption_in_transit,
         network_mbps: facts.network_mbps,
         ebs_mbps: facts.ebs_mbps,
+        ebs_attachments: facts.ebs_attachments,
+        ebs_attachments_shared: facts.ebs_attachments_shared,
         instance_store_gb: facts.instance_store_gb,
         nvme: facts.nvme,
         gpus: devices(&facts.gpus),

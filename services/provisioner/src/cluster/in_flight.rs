@@ -45,6 +45,7 @@ pub(super) fn node(claim: &NodeClaim, types: Option<&[InstanceType]>, facts: Nod
             }
             node.allocatable = least;
             node.capacity = most;
+            limit_volumes(&mut node, &possible);
             for key in SHARED_LABELS {
                 let value = |t: &InstanceType| {
                     t.requirements.get(key).and_then(Requirement::single).map(str::to_owned)
@@ -58,6 +59,16 @@ pub(super) fn node(claim: &NodeClaim, types: Option<&[InstanceType]>, facts: Nod
         }
     }
     Some(node)
+}
+
+/// Until its CSI drivers report on the node, it takes the least that any of the types attaches of a driver's volumes.
+pub(super) fn limit_volumes(node: &mut Node, possible: &[&InstanceType]) {
+    let Some((first, others)) = possible.split_first() else { return };
+    for driver in first.attach_limits.keys() {
+        let most = |kind: &&InstanceType| kind.attach_limits.get(driver).copied().unwrap_or(u32::MAX);
+        let least = others.iter().map(most).fold(most(first), u32::min);
+        node.csi_limits.entry(Arc::clone(driver)).or_insert(least);
+    }
 }
 
 fn allocatable(kind: &InstanceType) -> Resources {
@@ -155,6 +166,24 @@ mod tests {
         assert_eq!(node.labels.get(labels::ARCH).map(String::as_str), Some("amd64"));
         assert!(!node.labels.contains_key(labels::CAPACITY_TYPE), "not decided yet");
         assert_eq!((node.state, node.registered, node.initialized), (NodeState::InFlight, false, false));
+    }
+
+    #[test]
+    fn it_attaches_the_least_of_what_it_may_become_and_what_its_drivers_report_goes_first() {
+        let limited = |name: &str, most: u32| {
+            let mut kind = kind(name, "2", "16Gi", &["z1"]);
+            kind.attach_limits.insert(Arc::from("ebs"), most);
+            kind
+        };
+        let types = [limited("a.large", 25), limited("b.large", 24), limited("c.large", 3)];
+        let claim = claim(serde_json::json!([
+            {"key": labels::INSTANCE_TYPE, "operator": "In", "values": ["a.large", "b.large"]},
+        ]));
+        let mut made = node(&claim, Some(&types), NodeFacts::default()).unwrap();
+        assert_eq!(made.csi_limits, [(Arc::from("ebs"), 24)].into());
+        made.csi_limits = [(Arc::from("ebs"), 20)].into();
+        limit_volumes(&mut made, &[&types[0]]);
+        assert_eq!(made.csi_limits, [(Arc::from("ebs"), 20)].into());
     }
 
     #[test]

@@ -8,6 +8,7 @@ use api::{NodeClaim, conditions};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::storage::v1::CSINode;
+use model::catalog::InstanceType;
 use model::labels;
 use model::node::{Node, NodeState};
 use model::pod::Pod;
@@ -301,17 +302,27 @@ impl Nodes {
         let (facts, due) = self.facts(object, claim, around);
         let launched = claim.is_none_or(|c| provider_of_claim(c).is_some());
         let csi = object_name.and_then(|name| self.csi.get(&**name)).map(|c| &**c);
+        let types = |claim: &NodeClaim| {
+            let pool = claim.metadata.labels.as_ref().and_then(|all| all.get(labels::NODEPOOL));
+            let class = in_flight::class_of(claim)?;
+            around.offer.types_for(&class, pool.map_or("", String::as_str)).map(|types| types.as_slice())
+        };
         let node = if launched {
-            convert::node(object, claim, csi, facts)
+            let mut node = convert::node(object, claim, csi, facts)
                 .inspect_err(|error| tracing::warn!(%error, "node left out until it is corrected"))
                 .ok()
-                .flatten()?
+                .flatten()?;
+            if let (Some(claim), false) = (claim, node.initialized) {
+                let name = node.labels.get(labels::INSTANCE_TYPE);
+                let mut known = types(claim).unwrap_or_default().iter();
+                let own: Vec<&InstanceType> =
+                    known.find(|kind| name.is_some_and(|name| **name == *kind.name)).into_iter().collect();
+                in_flight::limit_volumes(&mut node, &own);
+            }
+            node
         } else {
             let claim = claim?;
-            let pool = claim.metadata.labels.as_ref().and_then(|all| all.get(labels::NODEPOOL));
-            let types = in_flight::class_of(claim)
-                .and_then(|class| around.offer.types_for(&class, pool.map_or("", String::as_str)));
-            in_flight::node(claim, types.map(|t| t.as_slice()), facts)?
+            in_flight::node(claim, types(claim), facts)?
         };
         let near = claim.and_then(deadline_is_near_at);
         let due = near.filter(|at| *at > around.now).into_iter().chain(due).min();

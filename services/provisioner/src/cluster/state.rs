@@ -473,14 +473,15 @@ impl State {
     pub(super) fn offer_changed(&mut self, offer: Offer, now: Timestamp) {
         self.offer = offer;
         self.delta.rebuild = true;
-        let unlaunched: Vec<Arc<str>> = self
+        // What their types offer stands in for what their nodes will report.
+        let starting: Vec<Arc<str>> = self
             .nodes
             .entries
             .values()
-            .filter(|e| !e.launched)
+            .filter(|e| !e.launched || !e.node.initialized)
             .filter_map(|e| e.node.claim.clone())
             .collect();
-        for claim in unlaunched {
+        for claim in starting {
             self.node_changed(None, Some(&claim), now);
         }
         self.retry_waiting();

@@ -5,15 +5,13 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::storage::v1::StorageClass;
 use model::labels;
-use model::pod::Volume;
+use model::pod::{EBS_DRIVER, Volume};
 use model::requirement::Requirement;
 use model::requirements::Requirements;
 
 use super::error::{At, Invalid};
 use super::node_terms;
 
-/// Driver name of EBS volumes, also of those that in-tree objects describe.
-const EBS_DRIVER: &str = "ebs.csi.aws.com";
 /// The driver of EKS Auto Mode attaches volumes only to Auto Mode's own nodes.
 const UNSUPPORTED_DRIVERS: [&str; 1] = ["ebs.csi.eks.amazonaws.com"];
 const UNSUPPORTED_TOPOLOGY_KEYS: [&str; 1] = ["eks.amazonaws.com/compute-type"];

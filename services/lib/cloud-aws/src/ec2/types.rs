@@ -1,7 +1,7 @@
 //! DescribeInstanceTypes into plain facts.
 
 use aws_sdk_ec2::types::{
-    EbsOptimizedSupport, EnaSupport, EphemeralNvmeSupport, InstanceTypeInfo, NetworkInfo,
+    AttachmentLimitType, EbsOptimizedSupport, EnaSupport, EphemeralNvmeSupport, InstanceTypeInfo, NetworkInfo,
 };
 use cloud::error::CloudError;
 use cloud::facts::{Accelerator, TypeFacts};
@@ -46,7 +46,8 @@ fn facts(info: &InstanceTypeInfo) -> Option<TypeFacts> {
     let default_card = count(network.and_then(NetworkInfo::default_network_card_index));
     let default_interfaces = cards.get(default_card as usize).map(|card| card.0);
     let all_interfaces = count(network.and_then(NetworkInfo::maximum_network_interfaces));
-    let ebs = info.ebs_info().filter(|e| e.ebs_optimized_support() == Some(&EbsOptimizedSupport::Default));
+    let volumes = info.ebs_info();
+    let ebs = volumes.filter(|e| e.ebs_optimized_support() == Some(&EbsOptimizedSupport::Default));
     let ghz = processor.and_then(|p| p.sustained_clock_speed_in_ghz()).unwrap_or(0.0);
     Some(TypeFacts {
         name: info.instance_type()?.as_str().to_owned(),
@@ -72,6 +73,9 @@ fn facts(info: &InstanceTypeInfo) -> Option<TypeFacts> {
             .unwrap_or(false),
         network_mbps: cards.iter().map(|card| card.1).sum(),
         ebs_mbps: count(ebs.and_then(|e| e.ebs_optimized_info()).and_then(|i| i.maximum_bandwidth_in_mbps())),
+        ebs_attachments: count(volumes.and_then(|v| v.maximum_ebs_attachments())),
+        ebs_attachments_shared: volumes.and_then(|v| v.attachment_limit_type())
+            == Some(&AttachmentLimitType::Shared),
         instance_store_gb: size(storage.and_then(|s| s.total_size_in_gb())),
         nvme: storage
             .and_then(|s| s.nvme_support())

@@ -11,6 +11,7 @@
 //! Nothing here calls the cloud or reads a clock. NodeOverlays change the result afterwards, elsewhere; only their prices
 //! for types without a public price come in here.
 
+mod attachments;
 mod capacity;
 pub mod compatible;
 mod family;
@@ -23,6 +24,7 @@ mod requirements;
 mod tests;
 
 use model::catalog::InstanceType;
+use model::pod::EBS_DRIVER;
 
 pub use capacity::{address_limited_pods, capacity};
 pub use family::Family;
@@ -48,7 +50,10 @@ pub fn instance_type(
     let compatible = compatible::check(facts, class).is_ok();
     let offerings = offerings::offerings(entry, class, zones, region, settings, compatible);
     let requirements = requirements(facts, class, region.name);
-    InstanceType::with_requirements(&facts.name, requirements, capacity, overhead, offerings)
+    let mut derived =
+        InstanceType::with_requirements(&facts.name, requirements, capacity, overhead, offerings);
+    derived.attach_limits.extend(attachments::of_ebs(facts, class).map(|most| (EBS_DRIVER.into(), most)));
+    derived
 }
 
 /// All types of the catalogue, in its order. Types of no architecture Kubernetes knows are left out.

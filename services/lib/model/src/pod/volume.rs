@@ -4,6 +4,9 @@ use std::sync::Arc;
 
 use crate::requirements::Requirements;
 
+/// The CSI driver of Amazon EBS.
+pub const EBS_DRIVER: &str = "ebs.csi.aws.com";
+
 /// One PersistentVolumeClaim of a pod. Only volumes that constrain scheduling (topology, or a CSI driver with limits) need
 /// to be listed.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use model::pod::Pod;
 
+use super::labels::Labels;
 use super::sites::Cluster;
 use super::violation::Violation;
 
@@ -12,7 +13,7 @@ pub(super) fn check(cluster: &Cluster<'_>, found: &mut Vec<Violation>) {
     for site in &cluster.sites {
         for pod in &site.new {
             for volume in pod.volumes.iter().filter(|volume| !volume.alternatives.is_empty()) {
-                let reaches = |labels: &super::labels::Labels<'_>| {
+                let reaches = |labels: &Labels<'_>| {
                     volume.alternatives.iter().any(|alternative| labels.satisfy(alternative))
                 };
                 if let Some(labels) = site.outcomes.all.iter().find(|labels| !reaches(labels)) {
@@ -23,6 +24,23 @@ pub(super) fn check(cluster: &Cluster<'_>, found: &mut Vec<Violation>) {
                         outcome: labels.to_string(),
                     });
                 }
+            }
+        }
+    }
+    for (site, _, _) in cluster.new_nodes() {
+        for (driver, claims) in attached(site.new.iter().copied()) {
+            let limit = |labels: &Labels<'_>| match labels {
+                Labels::Outcome(outcome) => outcome.instance.attach_limits.get(driver).copied(),
+                Labels::Node(_) => None,
+            };
+            let Some(most) = site.outcomes.all.iter().filter_map(limit).min() else { continue };
+            if claims.len() > most as usize {
+                found.push(Violation::TooManyVolumes {
+                    at: site.place.clone(),
+                    driver: driver.clone(),
+                    attached: claims.len(),
+                    most,
+                });
             }
         }
     }

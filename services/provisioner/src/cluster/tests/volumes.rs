@@ -74,6 +74,28 @@ fn an_event_of_a_volume_claim_concerns_its_own_pods_and_only_if_it_changes_them(
 }
 
 #[test]
+fn a_node_attaches_what_its_type_does_until_its_drivers_report() {
+    let mut state = state();
+    let mut limited = kind("a.xlarge", 4);
+    limited.attach_limits.insert(Arc::from("ebs.csi.aws.com"), 2);
+    let types = Arc::new(vec![limited]);
+    let offer =
+        Offer { version: 2, types: Arc::new([(Arc::from("default"), types)].into()), ..Offer::default() };
+    state.claim(Change::Applied(launched("one", &[])), at(0));
+    // The catalogue may come later than the claim.
+    state.offer_changed(offer, at(0));
+    let limits = |state: &State| -> Vec<u32> {
+        state.nodes.entries.values().flat_map(|entry| entry.node.csi_limits.values().copied()).collect()
+    };
+    assert_eq!(limits(&state), [2]);
+    let report = json!({"metadata": {"name": "ip-1"}, "spec": {"drivers": [
+        {"name": "ebs.csi.aws.com", "nodeID": "i-1", "topologyKeys": [], "allocatable": {"count": 24}}]}});
+    state.node(Change::Applied(node("ip-1", "one", json!({}))), at(1));
+    state.csi(Change::Applied(Arc::new(serde_json::from_value(report).unwrap())), at(1));
+    assert_eq!(limits(&state), [24]);
+}
+
+#[test]
 fn a_running_pod_that_cannot_be_read_still_takes_its_room() {
     let mut state = state();
     state.claim(Change::Applied(initialized("one", &[], 0)), at(0));
