@@ -75,16 +75,16 @@ pub(super) enum Touched {
 }
 
 impl Storage {
-    fn claim_changed(&mut self, change: Change<PersistentVolumeClaim>) -> Touched {
+    pub(super) fn claim_changed(&mut self, change: Change<PersistentVolumeClaim>) -> Touched {
         let key = |c: &PersistentVolumeClaim| (c.namespace().unwrap_or_default(), c.name_any());
         change_parts(&mut self.claims, change, key, |key| StorageRef::Claim(Box::new(key)))
     }
 
-    fn volume_changed(&mut self, change: Change<PersistentVolume>) -> Touched {
+    pub(super) fn volume_changed(&mut self, change: Change<PersistentVolume>) -> Touched {
         change_parts(&mut self.volumes, change, |v| v.name_any(), |name| StorageRef::Volume(name.into()))
     }
 
-    fn class_changed(&mut self, change: Change<StorageClass>) -> Touched {
+    pub(super) fn class_changed(&mut self, change: Change<StorageClass>) -> Touched {
         let name = match &change {
             Change::Applied(class) | Change::Deleted(class) => Some(class.name_any()),
             Change::Reset(_) => None,

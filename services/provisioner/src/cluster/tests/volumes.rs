@@ -73,6 +73,37 @@ fn an_event_of_a_volume_claim_concerns_its_own_pods_and_only_if_it_changes_them(
     assert_eq!(zone(&decide(&state), "pod-1").as_deref(), Some("z2"));
 }
 
+/// The pods that an event has read again are those that it returns: nothing else of its cost grows with the cluster.
+#[test]
+fn an_event_of_storage_has_only_the_pods_read_again_that_it_concerns() {
+    const PODS: u32 = 500;
+    let mut state = state();
+    state.storage_class(Change::Reset(vec![class("gp3", true)]), at(0));
+    for number in 0..PODS {
+        let (claim, pv) = (format!("data-{number}"), format!("pv-{number}"));
+        state.volume(Change::Applied(volume(&pv, "z1")), at(0));
+        // One in a hundred is not bound yet.
+        let bound = (number % 100 != 0).then_some(pv.as_str());
+        state.volume_claim(Change::Applied(volume_claim(&claim, Some("gp3"), bound)), at(0));
+        state.pod(Streamed::Applied(with_claim(number, &claim)), at(0));
+    }
+    state.pod(Streamed::Applied(with_claim(PODS, "data-7")), at(0));
+    let claim_event = |state: &mut State, name: &str| {
+        let change = Change::Applied(volume_claim(name, Some("gp3"), Some("pv-1")));
+        let touched = Arc::make_mut(&mut state.storage).claim_changed(change);
+        state.pods.resolved_with(&touched).len()
+    };
+    assert_eq!(claim_event(&mut state, "data-8"), 1);
+    assert_eq!(claim_event(&mut state, "data-7"), 2, "two pods share it");
+    assert_eq!(claim_event(&mut state, "of-nobody"), 0);
+    let touched = Arc::make_mut(&mut state.storage).volume_changed(Change::Applied(volume("pv-9", "z2")));
+    assert_eq!(state.pods.resolved_with(&touched).len(), 1);
+    let touched = Arc::make_mut(&mut state.storage).class_changed(Change::Applied(class("gp3", true)));
+    assert_eq!(state.pods.resolved_with(&touched).len(), 5, "bound claims need no class");
+    state.pod(Streamed::Deleted(with_claim(8, "data-8")), at(1));
+    assert_eq!(claim_event(&mut state, "data-8"), 0, "the pod is gone");
+}
+
 #[test]
 fn a_node_attaches_what_its_type_does_until_its_drivers_report() {
     let mut state = state();
