@@ -81,7 +81,7 @@ impl Backoff {
 
     /// A NodeClaim that was created at `created` failed, and another one would now. Returns when it may be tried again.
     /// NodeClaims that were created before the pause ended belong to the failure that began it.
-    pub(super) fn failed(
+    pub(crate) fn failed(
         &mut self,
         shape: &LaunchShape,
         created: Timestamp,

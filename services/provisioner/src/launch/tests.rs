@@ -4,3 +4,4 @@ mod batches;
 mod candidates;
 mod fixture;
 mod fleets;
+mod lasting_failures;

@@ -28,6 +28,8 @@ use crate::launch::Launch;
 use crate::nodepool::HealthHandle;
 
 pub(crate) use actor::Message;
+#[cfg(test)]
+pub(crate) use decision::launch_backoff;
 pub(crate) use index::is_older;
 pub(crate) use records::Claims;
 
