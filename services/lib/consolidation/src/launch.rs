@@ -1,6 +1,6 @@
 //! What new nodes would be launched as, and at what price at worst.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::catalog::{CapacityType, InstanceType, Offering};
@@ -29,24 +29,60 @@ pub(super) fn price_in(input: &ClusterInput, node: &Node) -> Option<MicroDollars
     Some(offering.price)
 }
 
-/// Offerings of a type that a launch under these requirements could get.
-fn open<'a>(kind: &'a InstanceType, requirements: &'a Requirements) -> impl Iterator<Item = &'a Offering> {
-    kind.offerings.iter().filter(move |o| {
-        let allows = |key: &str, value: &str| requirements.get(key).is_none_or(|r| r.contains(value));
-        o.is_open()
-            && allows(labels::ZONE, &o.zone)
-            && allows(labels::CAPACITY_TYPE, o.capacity_type.as_str())
-            && o.zone_id.as_ref().is_none_or(|id| allows(labels::ZONE_ID, id))
-            && o.reservation.as_ref().is_none_or(|r| allows(labels::CAPACITY_RESERVATION_ID, &r.id))
-    })
+/// From this many names on, an index of the pool's types costs less than looking for each of them.
+const MANY_NAMES: usize = 8;
+
+/// The pool's types with these names, in their order; `None` for a name that the pool does not have.
+pub(super) fn kinds_of<'a>(pool: &'a NodePool, names: &[Arc<str>]) -> Vec<Option<&'a InstanceType>> {
+    if names.len() < MANY_NAMES {
+        return names.iter().map(|name| options_of(pool, name)).collect();
+    }
+    let by_name: BTreeMap<&str, &InstanceType> =
+        pool.instance_types.iter().map(|kind| (&*kind.name, kind)).collect();
+    names.iter().map(|name| by_name.get(&**name).copied()).collect()
 }
 
-/// What a launch may cost: the dearest offering of the capacity type that it would prefer.
-fn worst_price(kind: &InstanceType, requirements: &Requirements) -> MicroDollars {
-    let of = |capacity_type| {
-        open(kind, requirements).filter(move |o| o.capacity_type == capacity_type).map(|o| o.price).max()
-    };
-    CapacityType::ALL.into_iter().find_map(of).unwrap_or(MicroDollars::MAX)
+/// What requirements say about the offerings that a launch could get.
+struct Allowed<'a> {
+    zone: Option<&'a Requirement>,
+    zone_id: Option<&'a Requirement>,
+    capacity_type: Option<&'a Requirement>,
+    reservation: Option<&'a Requirement>,
+}
+
+impl<'a> Allowed<'a> {
+    fn by(requirements: &'a Requirements) -> Self {
+        Self {
+            zone: requirements.get(labels::ZONE),
+            zone_id: requirements.get(labels::ZONE_ID),
+            capacity_type: requirements.get(labels::CAPACITY_TYPE),
+            reservation: requirements.get(labels::CAPACITY_RESERVATION_ID),
+        }
+    }
+
+    fn open<'k>(&self, kind: &'k InstanceType) -> impl Iterator<Item = &'k Offering> {
+        let allows = |asked: Option<&Requirement>, value: &str| asked.is_none_or(|r| r.contains(value));
+        kind.offerings.iter().filter(move |o| {
+            o.is_open()
+                && allows(self.zone, &o.zone)
+                && allows(self.capacity_type, o.capacity_type.as_str())
+                && o.zone_id.as_ref().is_none_or(|id| allows(self.zone_id, id))
+                && o.reservation.as_ref().is_none_or(|r| allows(self.reservation, &r.id))
+        })
+    }
+
+    /// What a launch may cost: the dearest offering of the capacity type that it would prefer.
+    fn worst_price(&self, kind: &InstanceType) -> MicroDollars {
+        let mut worst: Option<(CapacityType, MicroDollars)> = None;
+        for offering in self.open(kind) {
+            let this = (offering.capacity_type, offering.price);
+            worst = Some(match worst {
+                Some(known) if known.0 < this.0 || (known.0 == this.0 && known.1 >= this.1) => known,
+                _ => this,
+            });
+        }
+        worst.map_or(MicroDollars::MAX, |(_, price)| price)
+    }
 }
 
 /// A new node as the consolidation rules look at it.
@@ -74,10 +110,13 @@ fn pool_of<'a>(node: &NewNode, pools: &'a [NodePool]) -> Option<&'a NodePool> {
 
 /// What each type that is left may cost at worst.
 pub fn worst_prices(node: &NewNode, pools: &[NodePool]) -> Vec<MicroDollars> {
-    let pool = pool_of(node, pools);
-    let kind = |name: &Arc<str>| pool.and_then(|pool| options_of(pool, name));
-    let price = |name| kind(name).map_or(MicroDollars::MAX, |kind| worst_price(kind, &node.requirements));
-    node.instance_types.iter().map(price).collect()
+    let Some(pool) = pool_of(node, pools) else {
+        return vec![MicroDollars::MAX; node.instance_types.len()];
+    };
+    let allowed = Allowed::by(&node.requirements);
+    let price =
+        |kind: Option<&InstanceType>| kind.map_or(MicroDollars::MAX, |kind| allowed.worst_price(kind));
+    kinds_of(pool, &node.instance_types).into_iter().map(price).collect()
 }
 
 /// Leaves only types with which all nodes together cost less than `ceiling`, whatever offering each gets: every node may cost
@@ -119,8 +158,10 @@ fn pin_spot(node: &mut NewNode, pools: &[NodePool]) {
 
 /// The minimums of flexibility that a new node's types must meet together.
 pub fn min_values(node: &NewNode, pool: &NodePool) -> Vec<MinValues> {
-    let kinds: Vec<&InstanceType> =
-        node.instance_types.iter().filter_map(|name| options_of(pool, name)).collect();
+    if node.requirements.min_values().next().is_none() {
+        return Vec::new();
+    }
+    let kinds: Vec<&InstanceType> = kinds_of(pool, &node.instance_types).into_iter().flatten().collect();
     let demand = |(key, wanted): (&str, u32)| MinValues {
         key: key.to_owned(),
         wanted: wanted as usize,
@@ -138,10 +179,11 @@ fn values_of(kind: &InstanceType, key: &str) -> BTreeSet<String> {
 
 /// The launch that a node is priced at, among the types that are left to it.
 pub(super) fn choose_launch(node: &mut NewNode, pool: &NodePool) {
-    let kinds = pool.instance_types.iter().filter(|kind| node.instance_types.contains(&kind.name));
+    let allowed = Allowed::by(&node.requirements);
+    let kinds = kinds_of(pool, &node.instance_types).into_iter().flatten();
     let found = kinds
-        .flat_map(|kind| open(kind, &node.requirements).map(move |o| (kind, o)))
-        .min_by_key(|(kind, o)| (o.capacity_type, o.price, Arc::clone(&kind.name), Arc::clone(&o.zone)));
+        .flat_map(|kind| allowed.open(kind).map(move |o| (kind, o)).collect::<Vec<_>>())
+        .min_by(|a, b| preference(a).cmp(&preference(b)));
     if let Some((kind, offering)) = found {
         node.launch = Launch {
             instance_type: Arc::clone(&kind.name),
@@ -151,4 +193,10 @@ pub(super) fn choose_launch(node: &mut NewNode, pool: &NodePool) {
             price: offering.price,
         };
     }
+}
+
+fn preference<'a>(
+    (kind, o): &(&'a InstanceType, &'a Offering),
+) -> (CapacityType, MicroDollars, &'a str, &'a str) {
+    (o.capacity_type, o.price, &kind.name, &o.zone)
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use model::pool::NodePool;
 use model::resources::{CPU, MEMORY, Resources};
-use solver::{NewNode, NodeId, Options, Order, PodRef, Snapshot};
+use solver::{NewNode, NodeId, Options, Order, PodRef, Scheduler, Snapshot};
 
-use crate::launch::{choose_launch, options_of};
+use crate::launch::{choose_launch, kinds_of};
 use crate::state::allocatable;
 
 /// As drains evict, and as pods may arrive when their graceful terminations differ.
@@ -25,7 +25,8 @@ pub(crate) fn keep_schedulable(
     pools: &[NodePool],
     options: &Options,
 ) -> Vec<PodRef> {
-    let left = |nodes: &[NewNode]| left_pending(snapshot, remove, nodes, options);
+    let scheduler = Scheduler::new(snapshot, remove, options);
+    let left = |nodes: &[NewNode]| left_pending(&scheduler, nodes);
     let [node] = nodes else { return left(nodes) };
     let Some(pool) = pools.iter().find(|pool| pool.name == node.pool) else { return left(nodes) };
     let as_type = |name: &Arc<str>| {
@@ -33,14 +34,9 @@ pub(crate) fn keep_schedulable(
         choose_launch(&mut one, pool);
         one
     };
-    let sizes: Vec<(Arc<str>, Resources)> = node
-        .instance_types
-        .iter()
-        .filter_map(|name| {
-            let kind = options_of(pool, name)?;
-            Some((Arc::clone(name), allocatable(&kind.capacity, &kind.overhead)))
-        })
-        .collect();
+    let kinds = kinds_of(pool, &node.instance_types).into_iter().flatten();
+    let sizes: Vec<(Arc<str>, Resources)> =
+        kinds.map(|kind| (Arc::clone(&kind.name), allocatable(&kind.capacity, &kind.overhead))).collect();
     let largest = sizes.iter().max_by_key(|(_, size)| (size.get(CPU), size.get(MEMORY)));
     let Some((largest, largest_size)) = largest else { return left(nodes) };
     let displaced = left(&[as_type(largest)]);
@@ -73,7 +69,7 @@ fn covers(size: &Resources, other: &Resources) -> bool {
 }
 
 /// The pods that the first order that does not work out leaves pending.
-fn left_pending(snapshot: &Snapshot, remove: &[NodeId], nodes: &[NewNode], options: &Options) -> Vec<PodRef> {
-    let left = |order| solver::schedule(snapshot, remove, nodes, order, options).left;
+fn left_pending(scheduler: &Scheduler<'_>, nodes: &[NewNode]) -> Vec<PodRef> {
+    let left = |order| scheduler.schedule(nodes, order).left;
     ORDERS.into_iter().map(left).find(|left| !left.is_empty()).unwrap_or_default()
 }

@@ -6,7 +6,7 @@ use model::pod::{Pod, PodSpec};
 use model::pool::{ClusterInput, NodePool};
 use model::price::MicroDollars;
 use model::resources::Resources;
-use solver::{NewNode, NodeId, Options, Order, Plan, Snapshot, Target};
+use solver::{NewNode, NodeId, Options, Order, Plan, Scheduler, Snapshot, Target};
 
 use super::tests::{ALWAYS, rest};
 use super::*;
@@ -101,7 +101,8 @@ fn carry_out(
     proposal.planned.iter_mut().for_each(|node| choose_launch(node, &pools[0]));
     let snapshot = state.snapshot();
     let ids: Vec<NodeId> = proposal.nodes.iter().filter_map(|node| snapshot.node_id(node)).collect();
-    let scheduled = solver::schedule(&snapshot, &ids, &proposal.planned, Order::Shuffled(seed), options);
+    let scheduler = Scheduler::new(&snapshot, &ids, options);
+    let scheduled = scheduler.schedule(&proposal.planned, Order::Shuffled(seed));
     let mut launch = |state: &mut State, node: &NewNode| {
         *made += 1;
         state.launch(node, 10_000 + *made)

@@ -12,7 +12,7 @@
 //!   A snapshot is immutable and cheap to clone; any number of threads may ask it questions.
 //! - [`solve`] places all pods without a home. [`simulate`] does so in a cluster without some nodes and with some more
 //!   pods; [`simulate_many`] answers many removal sets on all cores.
-//! - [`schedule`] says where kube-scheduler would put the pods of removed nodes, which need not be where the plan puts them.
+//! - [`Scheduler`] says where kube-scheduler would put the pods of removed nodes, which need not be where the plan puts them.
 //! - [`explain()`] says why a pod is where it is, or why it is nowhere.
 //!
 //! Inside: pods that no rule can tell apart are one class, requirements are bit sets over types and offerings, resources
@@ -48,7 +48,7 @@ mod volumes;
 mod world;
 
 pub use explain::{Explanation, PoolMiss, Rule, explain, relaxed};
-pub use kube_scheduler::{Order, Scheduled, Target, schedule};
+pub use kube_scheduler::{Order, Scheduled, Scheduler, Target};
 pub use options::{Effort, MinValuesPolicy, Options, PreferencePolicy};
 pub use plan::{ExistingNode, Launch, NewNode, Plan, PodRef, Unschedulable};
 pub use snapshot::Snapshot;

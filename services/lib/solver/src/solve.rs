@@ -93,17 +93,17 @@ fn unknown_to(
 }
 
 /// Pods that have no node: all of them, or only those that could have one where nobody asks about the others.
-fn pending<'w>(world: &'w World, options: &Options) -> Vec<Demand<'w>> {
+pub(crate) fn pending<'w>(world: &'w World, options: &Options) -> Vec<Demand<'w>> {
     let demands = world.backlog().demands(world, options.preferences);
     demands.filter(|demand| demand.placeable || options.report_pending).collect()
 }
 
 /// Pods that have a node now and need another.
-pub(crate) fn pods_to_place<'a>(
-    world: &'a World,
-    removed: &'a [u32],
-) -> impl Iterator<Item = (&'a PodEntry, Origin)> {
-    let of_node = |node: &'a crate::nodes::NodeData| node.pods.iter().filter(|p| p.reschedulable);
+pub(crate) fn pods_to_place<'w>(
+    world: &'w World,
+    removed: &[u32],
+) -> impl Iterator<Item = (&'w PodEntry, Origin)> {
+    let of_node = |node: &'w crate::nodes::NodeData| node.pods.iter().filter(|p| p.reschedulable);
     let deleting = world
         .deleting
         .iter()

@@ -194,7 +194,12 @@ impl World {
     }
 
     pub(crate) fn node_index(&self, name: &str) -> Option<u32> {
-        self.nodes.iter().position(|n| &*n.name == name).map(|index| index as u32)
+        let in_order =
+            |starting: bool| self.nodes.binary_search_by(|node| node.order().cmp(&(starting, name))).ok();
+        // While changes are being made, the list is not in order.
+        let found = in_order(false).or_else(|| in_order(true));
+        let found = found.or_else(|| self.nodes.iter().position(|node| &*node.name == name));
+        found.map(|index| index as u32)
     }
 
     pub(crate) fn topo_key_of(&self, group: GroupId) -> TopoKeyId {

@@ -16,6 +16,12 @@ pub(crate) fn ports_conflict(a: &[HostPort], b: &[HostPort]) -> bool {
     a.iter().any(|x| b.iter().any(|y| x.conflicts(y)))
 }
 
+/// Whether there is room for one pod. A node that is over-full in an ordinary resource takes nothing, even what does not use it.
+pub(crate) fn takes_one(requests: &[i64], free: &[i64]) -> bool {
+    let mut rows = requests.iter().zip(free).enumerate();
+    rows.all(|(dim, (want, have))| want <= have || (*want == 0 && !matches!(dim, CPU | MEMORY | PODS)))
+}
+
 impl State<'_> {
     /// Puts up to `want` pods onto nodes in their order; with choices, onto the first node that takes any. Returns how many.
     pub(crate) fn fill_existing(
@@ -99,8 +105,12 @@ impl State<'_> {
         minima: &HostMinima,
     ) -> u32 {
         let world = self.world;
-        let touched = self.touched.get(&node);
         let free = world.free(node as usize);
+        // Most nodes are refused here, before anything else is looked up.
+        if !takes_one(&class.requests, free) {
+            return 0;
+        }
+        let touched = self.touched.get(&node);
         let mut most = i64::from(u32::MAX);
         for (dim, (&want, &have)) in class.requests.iter().zip(free).enumerate() {
             let have = have - touched.map_or(0, |t| t.used[dim]);

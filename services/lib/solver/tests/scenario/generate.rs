@@ -373,6 +373,52 @@ pub fn dense_cluster(nodes: usize, pods_each: usize, kinds: Vec<Kind>, seed: u64
     })
 }
 
+/// Nodes of 4 to 16 vCPU of any family, each filled to somewhere between 30 % and 90 % with pods of thirty sizes: the reference's
+/// generated cluster for consolidation.
+pub fn fragmented_cluster(nodes: usize, kinds: Vec<Kind>, seed: u64) -> Scenario {
+    let mut random = Random::new(seed);
+    let is_usable = |kind: &Kind| {
+        (4000..=16_000).contains(&kind.milli_cpu) && kind.labels[ARCH] == "amd64" && kind.gpus == 0
+    };
+    let usable: Vec<usize> = (0..kinds.len()).filter(|&kind| is_usable(&kinds[kind])).collect();
+    let name = format!("fragmented-{nodes}-seed-{seed}");
+    let mut scenario = Scenario { name, pools: vec![pool(&["on-demand"])], ..Scenario::default() };
+    for n in 0..nodes {
+        let node = RunningNode {
+            name: format!("node-{n:05}"),
+            pool: "default".to_owned(),
+            kind: random.pick(&usable),
+            zone: random.below(ZONES.len()),
+            spot: false,
+        };
+        let kind = &kinds[node.kind];
+        let (cpu, mib) = kind.allocatable();
+        let per_mille = i64::try_from(random.between(300, 900)).unwrap_or(300);
+        let (mut cpu, mut mib) = (cpu * per_mille / 1000, mib * per_mille / 1000);
+        let (mut pods, mut misses) = (0, 0);
+        while pods < kind.pods && misses < 20 {
+            let (milli_cpu, requested_mib) = (random.pick(&CPUS), random.pick(&MEMORIES));
+            if milli_cpu > cpu || requested_mib > mib {
+                misses += 1;
+                continue;
+            }
+            (cpu, mib, pods) = (cpu - milli_cpu, mib - requested_mib, pods + 1);
+            scenario.workloads.push(Workload {
+                name: format!("app-{:06}", scenario.workloads.len()),
+                bare: true,
+                replicas: 1,
+                milli_cpu,
+                mib: requested_mib,
+                on: Some(node.name.clone()),
+                ..Workload::default()
+            });
+        }
+        scenario.nodes.push(node);
+    }
+    scenario.kinds = kinds;
+    scenario
+}
+
 /// As [`dense_cluster`], with about thirty larger pods a node and no room left for another: when a node goes, its pods need a
 /// new one.
 pub fn full_cluster(nodes: usize, kinds: Vec<Kind>, seed: u64) -> Scenario {
