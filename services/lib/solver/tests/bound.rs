@@ -120,6 +120,30 @@ fn names_and_order_of_pods_change_neither_cost_nor_bound() {
     }
 }
 
+#[test]
+fn the_order_in_which_nodes_pools_and_daemons_are_listed_changes_nothing() {
+    for seed in 0..cases(40) {
+        let input = anything(seed.wrapping_add(7_000_000)).to_input();
+        let mut other = input.clone();
+        other.nodes.reverse();
+        other.pools.reverse();
+        other.daemon_sets.reverse();
+        let (one, two) = (plan(&input), plan(&other));
+        assert_eq!(cost_and_bound(&one), cost_and_bound(&two), "seed {seed}");
+        assert_eq!((&one.new_nodes, &one.existing), (&two.new_nodes, &two.existing), "seed {seed}");
+    }
+}
+
+#[test]
+fn the_order_in_which_instance_types_are_listed_changes_neither_cost_nor_bound() {
+    for seed in 0..4 {
+        let input = plain(seed, 1000).to_input();
+        let mut other = input.clone();
+        Arc::make_mut(&mut other.pools[0].instance_types).reverse();
+        assert_eq!(cost_and_bound(&plan(&input)), cost_and_bound(&plan(&other)), "seed {seed}");
+    }
+}
+
 /// Ten copies of a plan are a plan for ten times the pods: its cost is at most ten times as much, and its bound at least.
 #[test]
 fn ten_times_the_replicas_cost_at_most_ten_times_as_much() {
