@@ -69,6 +69,8 @@ pub struct Consolidated {
     /// What all nodes of ours cost an hour, with the pods placed and nothing taken away yet.
     pub before: MicroDollars,
     pub after: MicroDollars,
+    /// Removals that were simulated: what the work grows with.
+    pub simulations: usize,
     /// There was no time to look at everything.
     pub timed_out: bool,
 }

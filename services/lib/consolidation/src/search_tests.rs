@@ -96,6 +96,47 @@ fn what_a_new_node_would_replace_is_not_judged_while_other_commands_are_outstand
 }
 
 #[test]
+fn a_pass_goes_on_with_the_nodes_that_its_commands_left_alone_and_within_the_budget() {
+    let names = ["a", "b", "c", "d"];
+    let mut all = situation(names.map(|name| entry(name, "default")).into());
+    let asked_with = |situation: &Situation, at_once: usize| {
+        let mut search: Search<'_, New> = Search::new(situation, at_once);
+        let mut removed: Vec<Vec<Arc<str>>> = Vec::new();
+        let mut asked: BTreeMap<Arc<str>, usize> = BTreeMap::new();
+        loop {
+            if !search.proposals().is_empty() {
+                assert!(search.questions().is_empty(), "what was found is carried out first");
+                removed.extend(search.proposals().iter().map(|proposal| proposal.nodes.clone()));
+                // The pods of each go to `b`.
+                let gone = search.proposals().iter().flat_map(|proposal| proposal.nodes.iter().cloned());
+                let changed = gone.chain(["b".into()]).collect();
+                search.carried_out(&changed);
+                continue;
+            }
+            let questions = search.questions();
+            if questions.is_empty() {
+                return (removed, asked);
+            }
+            for question in &questions {
+                *asked.entry(question.remove[0].clone()).or_default() += 1;
+            }
+            search.answer(questions.iter().map(|_| Ok(answer(0))).collect());
+        }
+    };
+    for at_once in [1, 3] {
+        let (removed, asked) = asked_with(&all, at_once);
+        assert_eq!(removed, [[Arc::from("a")]], "{at_once} at once: the budget is one node");
+        assert!(asked.values().all(|times| *times == 1), "{asked:?}");
+    }
+    for allowance in all.allowances.values_mut() {
+        allowance.insert("default".into(), 3);
+    }
+    // Several at once are one command of all; single nodes come where that is refused.
+    let (removed, _) = asked_with(&all, 1);
+    assert_eq!(removed, [["a", "b", "c"].map(Arc::from).to_vec()], "after another method the pass is over");
+}
+
+#[test]
 fn no_pool_is_consolidated_while_new_nodes_are_outstanding_in_any() {
     let both = situation(vec![entry("a", "default"), entry("b", "other")]);
     assert!(!pass(&both, 0).0.proposals.is_empty());

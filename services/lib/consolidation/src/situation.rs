@@ -11,6 +11,7 @@ use model::labels;
 use model::node::{Node, NodeState};
 use model::pod::Pod;
 use model::pool::ClusterInput;
+use model::price::MicroDollars;
 use policy::Reason;
 use policy::budget::{self, Budgets, CountedNode, Counts, State};
 use policy::consolidation::{COST_UNIT, Candidate, pool_totals};
@@ -20,6 +21,24 @@ use crate::pool::{budget_specs, churn_settings};
 use crate::search::{Entry, Methods, Situation};
 use crate::{Blocked, Rest};
 
+/// What a pass must know of one node.
+pub(crate) struct Surveyed {
+    pool: Arc<str>,
+    price: MicroDollars,
+    /// Of moving all its pods.
+    cost: i64,
+    entry: Result<Entry, String>,
+}
+
+impl Surveyed {
+    /// It may not be disrupted, for one more reason.
+    pub(crate) fn block(&mut self, reason: String) {
+        if self.entry.is_ok() {
+            self.entry = Err(reason);
+        }
+    }
+}
+
 /// Nodes that may be disrupted, and why the others may not.
 pub fn situation(input: &ClusterInput, rest: &Rest) -> (Situation, Vec<Blocked>) {
     let mut pods: BTreeMap<&Arc<str>, Vec<&Pod>> = BTreeMap::new();
@@ -28,30 +47,48 @@ pub fn situation(input: &ClusterInput, rest: &Rest) -> (Situation, Vec<Blocked>)
             pods.entry(node).or_default().push(pod);
         }
     }
-    let (mut entries, mut blocked, mut costs) = (Vec::new(), Vec::new(), Vec::new());
-    for node in input.nodes.iter().filter(|n| n.managed() && n.registered) {
-        let own = pods.get(&node.name).map(Vec::as_slice).unwrap_or_default();
-        let Some(candidate) = candidate(node, own, input, rest) else { continue };
-        let cost = COST_UNIT + own.iter().filter(|p| !p.daemon).map(|p| cost(p, rest)).sum::<i64>();
-        costs.push((Arc::clone(&candidate.pool), candidate.price, cost));
-        let name = &node.name;
-        let methods = match obstacle(node, own, rest) {
-            Some(reason) => Err(reason),
-            None => methods(&candidate, rest.pools.get(&candidate.pool)),
-        };
-        match methods {
-            Err(reason) => blocked.push(Blocked { node: name.to_string(), reason }),
-            Ok(methods) => entries.push(Entry {
-                candidate,
-                methods,
-                pods: u32::try_from(own.iter().filter(|p| must_move(p)).count()).unwrap_or(u32::MAX),
-                drifted: None,
-                basis: 0,
-                known: false,
-            }),
-        }
-    }
-    entries.sort_by(|a, b| a.candidate.node.cmp(&b.candidate.node));
+    let own = |node: &Node| pods.get(&node.name).map(Vec::as_slice).unwrap_or_default();
+    let surveyed = |node: &Node| Some((Arc::clone(&node.name), survey(node, own(node), input, rest)?));
+    let nodes: BTreeMap<Arc<str>, Surveyed> = input.nodes.iter().filter_map(surveyed).collect();
+    situation_of(&nodes, input, rest)
+}
+
+/// `None` for a node that is not ours, or not registered.
+pub(crate) fn survey(node: &Node, pods: &[&Pod], input: &ClusterInput, rest: &Rest) -> Option<Surveyed> {
+    let candidate = Some(node).filter(|node| node.managed() && node.registered);
+    let candidate = candidate.and_then(|node| candidate_of(node, pods, input, rest))?;
+    let methods = match obstacle(node, pods, rest) {
+        Some(reason) => Err(reason),
+        None => methods(&candidate, rest.pools.get(&candidate.pool)),
+    };
+    Some(Surveyed {
+        pool: Arc::clone(&candidate.pool),
+        price: candidate.price,
+        cost: COST_UNIT + pods.iter().filter(|p| !p.daemon).map(|p| cost(p, rest)).sum::<i64>(),
+        entry: methods.map(|methods| Entry {
+            candidate,
+            methods,
+            pods: u32::try_from(pods.iter().filter(|p| must_move(p)).count()).unwrap_or(u32::MAX),
+            drifted: None,
+            basis: 0,
+            known: false,
+        }),
+    })
+}
+
+/// `nodes`: all that were surveyed, by name.
+pub(crate) fn situation_of(
+    nodes: &BTreeMap<Arc<str>, Surveyed>,
+    input: &ClusterInput,
+    rest: &Rest,
+) -> (Situation, Vec<Blocked>) {
+    let entries = nodes.values().filter_map(|node| node.entry.as_ref().ok().cloned()).collect();
+    let why = |(name, node): (&Arc<str>, &Surveyed)| {
+        let reason = node.entry.as_ref().err()?.clone();
+        Some(Blocked { node: name.to_string(), reason })
+    };
+    let blocked = nodes.iter().filter_map(why).collect();
+    let costs = nodes.values().map(|node| (Arc::clone(&node.pool), node.price, node.cost));
     let states = budget_states(input, rest);
     let allowance = |reason: Reason| {
         let states = states.iter().filter_map(|(pool, states)| Some((pool, states.get(&reason)?)));
@@ -145,7 +182,7 @@ fn cost(pod: &Pod, rest: &Rest) -> i64 {
     rest.facts.get(&key).map_or(COST_UNIT, |facts| facts.eviction_cost).max(0)
 }
 
-fn candidate(node: &Node, pods: &[&Pod], input: &ClusterInput, rest: &Rest) -> Option<Candidate> {
+fn candidate_of(node: &Node, pods: &[&Pod], input: &ClusterInput, rest: &Rest) -> Option<Candidate> {
     Some(Candidate {
         node: Arc::clone(&node.name),
         pool: Arc::clone(node.pool.as_ref()?),

@@ -1,6 +1,6 @@
 //! The cluster as commands leave it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::labels;
@@ -16,9 +16,16 @@ use crate::launch::{options_of, price_in};
 use crate::name_of;
 
 pub(super) struct State {
+    /// Pods that go with their node stay in the list, on a node that is not in the other.
     pub(super) input: ClusterInput,
     /// Index of each pod in the input's list.
     index: BTreeMap<String, usize>,
+    /// Index of each node in the input's list.
+    nodes: BTreeMap<Arc<str>, usize>,
+    /// Indices of the pods of each node.
+    on_node: BTreeMap<Arc<str>, Vec<usize>>,
+    /// By pod: how often commands moved it.
+    times_moved: Vec<u32>,
     /// As of the last question, and what has happened since.
     snapshot: Option<Snapshot>,
     changes: Vec<Change>,
@@ -31,7 +38,16 @@ impl State {
             (node.settling, node.nominated) = (false, false);
         }
         let index = input.pods.iter().enumerate().map(|(i, pod)| (pod.key(), i)).collect();
-        let mut state = Self { input, index, snapshot: None, changes: Vec::new() };
+        let nodes = input.nodes.iter().enumerate().map(|(i, node)| (Arc::clone(&node.name), i)).collect();
+        let mut on_node: BTreeMap<Arc<str>, Vec<usize>> = BTreeMap::new();
+        for (number, pod) in input.pods.iter().enumerate() {
+            if let Some(node) = &pod.node {
+                on_node.entry(Arc::clone(node)).or_default().push(number);
+            }
+        }
+        let times_moved = vec![0; input.pods.len()];
+        let mut state =
+            Self { input, index, nodes, on_node, times_moved, snapshot: None, changes: Vec::new() };
         for (number, node) in plan.new_nodes.iter().enumerate() {
             let name = state.launch(node, number);
             for pod in &node.pods {
@@ -52,14 +68,22 @@ impl State {
             // Pods that are placed now can be moved later.
             pod.reschedulable |=
                 pod.node.is_none() && !pod.bound_to_node && !pod.do_not_disrupt && !pod.buffer;
-            pod.node = Some(Arc::clone(node));
+            let before = pod.node.replace(Arc::clone(node));
+            if let Some(pods) = before.and_then(|before| self.on_node.get_mut(&before)) {
+                pods.retain(|other| *other != index);
+            }
+            self.on_node.entry(Arc::clone(node)).or_default().push(index);
         }
     }
 
     /// The cluster as it is now. Only what the commands since the last call changed is worked out anew.
     pub(super) fn snapshot(&mut self) -> Snapshot {
         let changes = std::mem::take(&mut self.changes);
-        let updated = self.snapshot.take().and_then(|old| old.apply(&changes).ok());
+        let known = self.snapshot.take();
+        let updated = match known {
+            Some(known) if changes.is_empty() => Some(known),
+            known => known.and_then(|known| known.apply(&changes).ok()),
+        };
         let snapshot = updated.unwrap_or_else(|| Snapshot::build(self.input.clone()));
         self.snapshot = Some(snapshot.clone());
         snapshot
@@ -74,22 +98,38 @@ impl State {
         self.index.get(pod).and_then(|&i| self.input.pods[i].node.clone())
     }
 
+    pub(super) fn node(&self, name: &str) -> Option<&Node> {
+        self.nodes.get(name).map(|&index| &self.input.nodes[index])
+    }
+
+    pub(super) fn pods_on(&self, node: &str) -> Vec<&Pod> {
+        let pods = self.on_node.get(node).into_iter().flatten();
+        pods.map(|&index| &self.input.pods[index]).collect()
+    }
+
+    /// A pod on the node that commands moved so often already.
+    pub(super) fn pod_moved(&self, times: u32, node: &str) -> Option<&Pod> {
+        let mut pods = self.on_node.get(node).into_iter().flatten();
+        pods.find(|&&index| self.times_moved[index] >= times).map(|&index| &self.input.pods[index])
+    }
+
     /// What all nodes of ours cost an hour.
     pub(super) fn hourly(&self) -> MicroDollars {
         self.input.nodes.iter().filter(|n| n.managed()).filter_map(|n| price_in(&self.input, n)).sum()
     }
 
     pub(super) fn price_of(&self, node: &str) -> MicroDollars {
-        let found = self.input.nodes.iter().find(|n| *n.name == *node);
-        found.and_then(|n| price_in(&self.input, n)).unwrap_or(MicroDollars::ZERO)
+        self.node(node).and_then(|n| price_in(&self.input, n)).unwrap_or(MicroDollars::ZERO)
     }
 
     /// Brings up a node, without pods. Its reservation, if it has one, is used up by one.
     pub(super) fn launch(&mut self, node: &NewNode, number: usize) -> Arc<str> {
         let name: Arc<str> = Arc::from(name_of(number));
-        let launched = launched(node, &name, &self.input.pools);
-        self.changes.extend(launched.iter().cloned().map(Change::NodeSet));
-        self.input.nodes.extend(launched);
+        if let Some(launched) = launched(node, &name, &self.input.pools) {
+            self.changes.push(Change::NodeSet(launched.clone()));
+            self.nodes.insert(Arc::clone(&name), self.input.nodes.len());
+            self.input.nodes.push(launched);
+        }
         if let Some(id) = &node.launch.reservation {
             // The catalogue changes with it.
             self.snapshot = None;
@@ -113,33 +153,30 @@ impl State {
         nodes: &[Arc<str>],
         targets: &BTreeMap<String, Arc<str>>,
     ) -> Vec<(PodRef, Arc<str>)> {
-        let gone: BTreeSet<&Arc<str>> = nodes.iter().collect();
-        let mut moved = Vec::new();
-        let mut dropped = false;
-        self.input.pods.retain_mut(|pod: &mut Pod| {
-            let Some(from) = pod.node.clone().filter(|node| gone.contains(node)) else { return true };
-            match targets.get(&pod.key()) {
-                Some(to) => {
-                    pod.node = Some(Arc::clone(to));
-                    let (namespace, name) = (Arc::clone(&pod.namespace), Arc::clone(&pod.name));
-                    moved.push((PodRef { namespace, name }, from));
-                    true
-                }
-                None => {
-                    dropped = true;
-                    false
-                }
-            }
-        });
-        if dropped {
-            self.index = self.input.pods.iter().enumerate().map(|(i, pod)| (pod.key(), i)).collect();
-        }
-        self.input.nodes.retain(|node| !gone.contains(&node.name));
         self.changes.extend(nodes.iter().cloned().map(Change::NodeRemoved));
-        let pods =
-            moved.iter().filter_map(|(pod, _)| Some(&self.input.pods[*self.index.get(&pod.to_string())?]));
-        self.changes.extend(pods.cloned().map(Change::PodAdded));
+        let mut moved = Vec::new();
+        for node in nodes {
+            self.forget(node);
+            for index in self.on_node.remove(node).unwrap_or_default() {
+                let pod = &mut self.input.pods[index];
+                let Some(to) = targets.get(&pod.key()) else { continue };
+                pod.node = Some(Arc::clone(to));
+                self.times_moved[index] += 1;
+                self.changes.push(Change::PodAdded(pod.clone()));
+                let (namespace, name) = (Arc::clone(&pod.namespace), Arc::clone(&pod.name));
+                moved.push((PodRef { namespace, name }, Arc::clone(node)));
+                self.on_node.entry(Arc::clone(to)).or_default().push(index);
+            }
+        }
         moved
+    }
+
+    fn forget(&mut self, node: &Arc<str>) {
+        let Some(index) = self.nodes.remove(node) else { return };
+        self.input.nodes.swap_remove(index);
+        if let Some(other) = self.input.nodes.get(index) {
+            self.nodes.insert(Arc::clone(&other.name), index);
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use policy::consolidation::{
 };
 use policy::{Method, Reason};
 
+use super::singles::Singles;
 use super::{Answer, PlannedNode, Proposal, Purpose, Question, Search, Verdict, names};
 
 /// How far it is.
@@ -30,10 +31,7 @@ pub(super) enum Consolidating<'a, N> {
         by_one: Option<Good<'a, N>>,
         given: u64,
     },
-    Single {
-        order: Vec<&'a Candidate>,
-        asked: usize,
-    },
+    Single(Singles<'a>),
 }
 
 /// A removal that was found worth while.
@@ -48,7 +46,7 @@ impl<'a, N: PlannedNode> Consolidating<'a, N> {
         match self {
             Self::Multi { search, .. } => search.next().is_some(),
             Self::Many { search, .. } => search.next().is_some(),
-            Self::Single { order, asked } => *asked < order.len(),
+            Self::Single(singles) => !singles.asking().is_empty(),
         }
     }
 
@@ -60,14 +58,8 @@ impl<'a, N: PlannedNode> Consolidating<'a, N> {
         match self {
             Self::Multi { search, .. } => search.next().map(removal).into_iter().collect(),
             Self::Many { search, .. } => search.next().map(removal).into_iter().collect(),
-            Self::Single { .. } => self.singles(search.at_once).iter().map(|one| removal(&[*one])).collect(),
+            Self::Single(singles) => singles.asking().iter().map(|one| removal(&[*one])).collect(),
         }
-    }
-
-    fn singles(&self, at_once: usize) -> &[&'a Candidate] {
-        let Self::Single { order, asked } = self else { return &[] };
-        let rest = order.get(*asked..).unwrap_or_default();
-        &rest[..rest.len().min(at_once)]
     }
 }
 
@@ -119,7 +111,7 @@ impl<'a, N: PlannedNode> Search<'a, N> {
                     }
                 }
             }
-            Consolidating::Single { .. } => None,
+            Consolidating::Single(_) => None,
         }
     }
 
@@ -134,8 +126,9 @@ impl<'a, N: PlannedNode> Search<'a, N> {
                 && (!self.situation.balanced.contains(&candidate.pool)
                     || consolidation::could_be_worth_it(candidate, totals))
         };
-        let order = SingleNode::new(self.candidates(), &allowance).filter(worth_asking).collect();
-        Consolidating::Single { order, asked: 0 }
+        let order: Vec<&Candidate> =
+            SingleNode::new(self.candidates(), &allowance).filter(worth_asking).collect();
+        Consolidating::Single(Singles::new(order, allowance, self.at_once))
     }
 
     pub(super) fn answer_consolidation(
@@ -175,18 +168,17 @@ impl<'a, N: PlannedNode> Search<'a, N> {
                 }
                 Consolidating::Many { search, found, by_one, given }
             }
-            single @ Consolidating::Single { .. } => self.answer_single(single, answers),
+            Consolidating::Single(singles) => self.answer_single(singles, answers),
         }
     }
 
     fn answer_single(
         &mut self,
-        mut single: Consolidating<'a, N>,
+        mut singles: Singles<'a>,
         answers: Vec<Result<Answer<N>, String>>,
     ) -> Consolidating<'a, N> {
-        let some = single.singles(self.at_once).to_vec();
         let mut first: Option<Good<'a, N>> = None;
-        for (&candidate, answer) in some.iter().zip(answers) {
+        for (candidate, answer) in singles.next().into_iter().zip(answers) {
             // What is not about the node itself is no verdict on it: it is asked again in the next pass.
             let Ok(answer) = answer else { continue };
             if self.is_confused(&answer) {
@@ -210,10 +202,7 @@ impl<'a, N: PlannedNode> Search<'a, N> {
         if let Some(good) = first {
             self.propose(good);
         }
-        if let Consolidating::Single { asked, .. } = &mut single {
-            *asked += some.len().max(1);
-        }
-        single
+        Consolidating::Single(singles)
     }
 
     fn opted_in(&self, pool: &str) -> bool {

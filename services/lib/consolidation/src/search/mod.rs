@@ -2,7 +2,8 @@
 //! process, the disruption service with the provisioner's answers.
 //!
 //! A state machine without I/O: [`Search::questions`] names the removals to simulate, [`Search::answer`] takes what came of them,
-//! until there are no more questions; then [`Search::finish`] has the commands.
+//! until there are no more questions; then [`Search::finish`] has the commands. Whoever carries out commands at once goes on with the
+//! same pass, by [`Search::carried_out`].
 //!
 //! ```text
 //! emptiness ─> static drift ─> drift ─> multi-node, N→M ─> single node        the first method that finds something ends the pass
@@ -10,6 +11,7 @@
 
 mod consolidate;
 mod drift;
+mod singles;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -202,6 +204,9 @@ impl<'a, N: PlannedNode> Search<'a, N> {
 
     /// The removals to simulate next; none when the pass is over.
     pub fn questions(&self) -> Vec<Question> {
+        if !self.found.proposals.is_empty() {
+            return Vec::new();
+        }
         match &self.phase {
             Phase::Drift(drifting) => drifting.questions(self),
             Phase::Consolidation(consolidating) => consolidating.questions(self),
@@ -222,16 +227,33 @@ impl<'a, N: PlannedNode> Search<'a, N> {
         self.advance();
     }
 
+    /// What was found so far and is not carried out yet.
+    pub fn proposals(&self) -> &[Proposal<N>] {
+        &self.found.proposals
+    }
+
+    /// The proposals are carried out, which changed these nodes. The pass goes on with the single nodes that it left as they were,
+    /// within what is left of the budgets; other methods begin anew with the next pass.
+    pub fn carried_out(&mut self, changed: &BTreeSet<Arc<str>>) {
+        let done = std::mem::take(&mut self.found.proposals);
+        match &mut self.phase {
+            Phase::Consolidation(Consolidating::Single(singles)) => {
+                let removed = done.iter().flat_map(|proposal| &proposal.nodes);
+                let entries = removed.filter_map(|node| self.situation.entry(node));
+                singles.leave_out(changed, entries.map(|entry| &entry.candidate.pool));
+                self.advance();
+            }
+            phase => *phase = Phase::Over,
+        }
+    }
+
     pub fn finish(self) -> Found<N> {
         self.found
     }
 
     /// On to the next method that has a question.
     fn advance(&mut self) {
-        loop {
-            if !self.found.proposals.is_empty() {
-                self.phase = Phase::Over;
-            }
+        while self.found.proposals.is_empty() {
             match &self.phase {
                 Phase::Over => return,
                 Phase::Drift(drifting) if !drifting.is_over() => return,
