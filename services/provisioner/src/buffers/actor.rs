@@ -200,15 +200,20 @@ impl Actor {
         let Some(entry) = self.buffers.get_mut(key) else { return };
         let resolved = resolved.as_ref().map(|(model, count)| (model, *count));
         let known = Known { buffer: &entry.object, resolved, placed: entry.placed };
-        let wanted = status::wanted(&known, Timestamp::now()).filter(|_| self.leadership.is_leader());
-        let Some(wanted) = wanted else { return };
+        let Some(wanted) = status::wanted(&known, Timestamp::now()) else { return };
+        let Some(term) = self.leadership.held() else { return };
         let api: Api<CapacityBuffer> = Api::namespaced(self.kube.clone(), &key.0);
-        let patch = json!({
+        let patch = Patch::Merge(json!({
             "metadata": {"resourceVersion": object.metadata.resource_version},
             "status": wanted,
-        });
+        }));
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        match api.patch_status(&key.1, &params, &Patch::Merge(&patch)).await {
+        let written = tokio::select! {
+            biased;
+            () = term.lost().cancelled_owned() => return,
+            written = api.patch_status(&key.1, &params, &patch) => written,
+        };
+        match written {
             Ok(written) => entry.object = Arc::new(written),
             // Gone, or the watch brings a newer one.
             Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => {}

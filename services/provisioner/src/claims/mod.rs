@@ -32,6 +32,7 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 const TRIES: u32 = 3;
 const PAGE: u32 = 1000;
 const SILENCE: &str = "no answer within 5 s";
+const LOST: &str = "the lease was lost before the answer came";
 const SYNC_AGAIN: Duration = Duration::from_millis(100);
 /// Creates under way at once, after each answer one more, at most so many: the first claim is not to wait for an API server
 /// that is busy with all the others, as its launch begins when it is created.
@@ -222,7 +223,11 @@ impl Creator {
                     _ => unanswered(last),
                 });
             }
-            let answer = tokio::time::timeout(CALL_TIMEOUT, self.claims.create(&params, claim)).await;
+            let answer = tokio::select! {
+                biased;
+                () = lost.cancelled() => return Err(unanswered(LOST.to_owned())),
+                answer = tokio::time::timeout(CALL_TIMEOUT, self.claims.create(&params, claim)) => answer,
+            };
             match answer {
                 Ok(Ok(created)) => return Ok((created, false)),
                 Ok(Err(kube::Error::Api(status))) if status.is_already_exists() => {

@@ -140,12 +140,12 @@ impl Provisioner for Handler {
         &self,
         request: Request<CreateReplacementsRequest>,
     ) -> Result<Response<CreateReplacementsResponse>, Status> {
-        let Some(lost) = self.deps.leadership.until_lost() else {
+        let Some(term) = self.deps.leadership.held() else {
             return Err(errors::not_leader(None));
         };
         let view = self.view().await?;
         let orders = replacements::orders(&request.into_inner(), &view)?;
-        let made = self.creator.create(orders, &lost).await;
+        let made = self.creator.create(orders, &term.lost()).await;
         Ok(Response::new(replacements::answer(made)?))
     }
 
