@@ -15,6 +15,11 @@ pub(super) const OBJECTS: usize = 50_000;
 /// Replicas of all workloads of one plan together: a request is small, however many replicas it asks for.
 pub(super) const REPLICAS: usize = 50_000;
 
+/// `nodes` of one call that creates replacements: far more than one disruption command removes.
+pub(super) const REPLACEMENTS: usize = 5_000;
+/// `command_id`, in bytes: it becomes an annotation of every claim.
+pub(super) const COMMAND_ID: usize = 253;
+
 /// Refuses a list that is longer than the limit.
 pub(super) fn check(field: &str, entries: usize, limit: usize) -> Result<(), Status> {
     if entries <= limit {

@@ -47,6 +47,7 @@ pub(crate) fn server(deps: Deps, creator: Creator, verdicts: VerdictsHandle) -> 
     GrpcServer::new(access)
         .add_service(ProvisionerServer::new(Handler { deps, creator, verdicts }))
         .costly(&["Plan", "Simulate", "SimulateMany", "ExplainPod"], 2)
+        .costly(&["GetSnapshot"], 1)
 }
 
 #[derive(Clone)]
@@ -205,8 +206,11 @@ impl Provisioner for Handler {
         let view = self.deps.cluster.fresh().await;
         let decided = Arc::clone(&self.verdicts.borrow());
         let leader = self.deps.leadership.is_leader();
-        let (offer, replica) = (self.deps.catalog.latest(), &self.deps.replica);
-        let answer = snapshot::answer(&view, &decided, &offer, leader, replica, &request.into_inner());
+        let (offer, replica) = (self.deps.catalog.latest(), Arc::clone(&self.deps.replica));
+        let asked = request.into_inner();
+        // With all nodes it is as long as the cluster is large.
+        let answer =
+            computed(move |_| snapshot::answer(&view, &decided, &offer, leader, &replica, &asked)).await?;
         Ok(Response::new(answer))
     }
 

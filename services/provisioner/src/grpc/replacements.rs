@@ -8,7 +8,7 @@ use proto::types::v1 as types;
 use runtime::grpc::errors;
 use tonic::{Code, Status};
 
-use super::wire;
+use super::{limits, wire};
 use crate::claims::{self, Made, NewClaim, Order};
 use crate::cluster::ClusterView;
 
@@ -16,19 +16,27 @@ use crate::cluster::ClusterView;
 const REASONS: [&str; 7] =
     ["underutilized", "empty", "drifted", "expired", "unhealthy", "interrupted", "overprovisioned"];
 
-pub(super) fn orders(
-    request: &pb::CreateReplacementsRequest,
-    view: &ClusterView,
-) -> Result<Vec<Order>, Status> {
+fn check(request: &pb::CreateReplacementsRequest) -> Result<(), Status> {
     if request.command_id.is_empty() {
         return Err(errors::invalid(
             "command_id",
             "must not be empty: it is what makes the call safe to repeat",
         ));
     }
+    if request.command_id.len() > limits::COMMAND_ID {
+        return Err(errors::invalid("command_id", format!("at most {} bytes", limits::COMMAND_ID)));
+    }
     if request.nodes.is_empty() {
         return Err(errors::invalid("nodes", "name at least one node to create"));
     }
+    limits::check("nodes", request.nodes.len(), limits::REPLACEMENTS)
+}
+
+pub(super) fn orders(
+    request: &pb::CreateReplacementsRequest,
+    view: &ClusterView,
+) -> Result<Vec<Order>, Status> {
+    check(request)?;
     let lower = request.reason.to_lowercase();
     let reason = REASONS.into_iter().find(|known| *known == lower).unwrap_or("other");
     request.nodes.iter().enumerate().map(|(index, node)| order(request, index, node, reason, view)).collect()
@@ -124,6 +132,26 @@ const fn is_final(code: u16) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_call_asks_for_no_more_than_its_limits() {
+        let asked = |id: usize, nodes: usize| pb::CreateReplacementsRequest {
+            command_id: "c".repeat(id),
+            nodes: vec![types::PlannedNode::default(); nodes],
+            ..pb::CreateReplacementsRequest::default()
+        };
+        assert!(check(&asked(limits::COMMAND_ID, limits::REPLACEMENTS)).is_ok());
+        for (id, nodes, field) in [
+            (0, 1, "command_id"),
+            (limits::COMMAND_ID + 1, 1, "command_id"),
+            (1, 0, "nodes"),
+            (1, limits::REPLACEMENTS + 1, "nodes"),
+        ] {
+            let refused = check(&asked(id, nodes)).unwrap_err();
+            assert_eq!(refused.code(), Code::InvalidArgument);
+            assert!(refused.message().starts_with(field), "{refused}");
+        }
+    }
 
     fn answered(code: u16) -> Status {
         let status = kube::core::Status { code, message: "denied by policy".into(), ..Default::default() };
