@@ -275,3 +275,42 @@ fn source(source: &Source) -> pb::PriceSource {
         failing_since: source.failing.as_ref().map(|(_, since)| wire::timestamp(*since)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    #[test]
+    fn questions_over_their_limits_are_refused_by_field_and_limit() {
+        let values = |count: usize| types::Requirement {
+            key: "node.kubernetes.io/instance-type".into(),
+            operator: types::Operator::In.into(),
+            values: (0..count).map(|number| format!("m{number}.large")).collect(),
+            min_values: 0,
+        };
+        let types_like = |requirements, quantities: usize| {
+            let quantities: HashMap<String, String> =
+                (0..quantities).map(|number| (format!("example.org/{number}"), "1".to_owned())).collect();
+            let at_least = Some(types::Resources { quantities: quantities.into_iter().collect() });
+            Filter::try_from(pb::ListInstanceTypesRequest { requirements, at_least, limit: 0 }).map(drop)
+        };
+        let prices_of = |names: usize| {
+            let instance_types = vec!["m5.large".to_owned(); names];
+            Wanted::try_from(pb::GetPricesRequest { instance_types, ..Default::default() }).map(drop)
+        };
+        assert!(types_like(vec![values(MOST_VALUES)], MOST_REQUIREMENTS).is_ok());
+        assert!(prices_of(MOST_NAMES).is_ok());
+        for (refused, field) in [
+            (types_like(vec![values(1); MOST_REQUIREMENTS + 1], 0), "requirements: has 101"),
+            (types_like(vec![values(MOST_VALUES + 1)], 0), "requirements[0].values: has 5001"),
+            (types_like(Vec::new(), MOST_REQUIREMENTS + 1), "at_least.quantities: has 101"),
+            (prices_of(MOST_NAMES + 1), "instance_types: has 5001"),
+        ] {
+            let refused = refused.unwrap_err();
+            assert_eq!(refused.code(), tonic::Code::InvalidArgument);
+            assert!(refused.message().starts_with(field), "{refused}");
+        }
+    }
+}

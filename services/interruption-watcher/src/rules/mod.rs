@@ -163,8 +163,8 @@ fn refusal(error: &CloudError) -> String {
 
 #[cfg(test)]
 mod tests {
-    use cloud::Queue as _;
     use cloud::memory::MemoryCloud;
+    use cloud::{Answer, Queue as _};
     use runtime::Readiness;
 
     use super::*;
@@ -250,5 +250,54 @@ mod tests {
         bench.keeper.look(&bench.arn).await;
         assert_eq!(missing(&bench).len(), 5);
         assert!(bench.readiness.notes()[0].contains("not permitted"), "{:?}", bench.readiness.notes());
+    }
+
+    /// EventBridge that does not answer to what makes a rule.
+    struct Silent {
+        cloud: Arc<MemoryCloud>,
+        asked: tokio::sync::Notify,
+    }
+
+    impl Rules for Silent {
+        fn rule<'a>(&'a self, name: &'a str) -> Answer<'a, Option<Rule>> {
+            self.cloud.rule(name)
+        }
+
+        fn rules<'a>(&'a self, name_prefix: &'a str) -> Answer<'a, Vec<Rule>> {
+            self.cloud.rules(name_prefix)
+        }
+
+        fn rules_of_target<'a>(&'a self, arn: &'a str) -> Answer<'a, Vec<Rule>> {
+            self.cloud.rules_of_target(arn)
+        }
+
+        fn put_rule<'a>(&'a self, _name: &'a str, _pattern: &'a str) -> Answer<'a, ()> {
+            self.asked.notify_one();
+            Box::pin(std::future::pending())
+        }
+
+        fn put_target<'a>(&'a self, rule: &'a str, target: RuleTarget) -> Answer<'a, ()> {
+            self.cloud.put_target(rule, target)
+        }
+
+        fn delete_rule<'a>(&'a self, name: &'a str) -> Answer<'a, ()> {
+            self.cloud.delete_rule(name)
+        }
+    }
+
+    #[tokio::test]
+    async fn the_making_of_rules_ends_with_the_lease() {
+        let mut bench = bench(true).await;
+        let silent = Arc::new(Silent { cloud: Arc::clone(&bench.cloud), asked: tokio::sync::Notify::new() });
+        bench.keeper.rules = Arc::clone(&silent) as Arc<dyn Rules>;
+        let lease = CancellationToken::new();
+        bench.keeper.leadership = Leadership::always(&lease);
+        let lose = async {
+            silent.asked.notified().await;
+            lease.cancel();
+        };
+        tokio::join!(bench.keeper.look(&bench.arn), lose);
+        assert_eq!(missing(&bench).len(), 5, "what was not made is still missing");
+        assert!(bench.cloud.state().rules.is_empty());
     }
 }

@@ -291,3 +291,86 @@ fn fixed_prices(overlays: &[Arc<NodeOverlay>]) -> BTreeMap<String, MicroDollars>
     }
     prices
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::Mutex;
+
+    use kube::client::Body;
+    use runtime::lease::{Timing, Unelected};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// An API server with Karpenter's Lease, where there is one; it keeps the paths of what is written.
+    #[derive(Clone, Default)]
+    struct Server {
+        karpenter: Arc<Mutex<Option<Value>>>,
+        written: Arc<Mutex<Vec<String>>>,
+    }
+
+    impl Server {
+        fn client(&self) -> Client {
+            let server = self.clone();
+            let service = tower::service_fn(move |request: http::Request<Body>| {
+                let (code, body) = server.answer(&request);
+                let answer =
+                    http::Response::builder().status(code).body(Body::from(body.to_string().into_bytes()));
+                std::future::ready(Ok::<_, Infallible>(answer.unwrap()))
+            });
+            Client::new(service, "kube-system")
+        }
+
+        fn answer(&self, request: &http::Request<Body>) -> (u16, Value) {
+            if request.method() == http::Method::PATCH {
+                self.written.lock().unwrap().push(request.uri().path().to_owned());
+                return (200, serde_json::to_value(overlay()).unwrap());
+            }
+            let missing = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "none",
+                "reason": "NotFound", "code": 404});
+            self.karpenter.lock().unwrap().clone().map_or((404, missing), |lease| (200, lease))
+        }
+    }
+
+    fn overlay() -> NodeOverlay {
+        let mut overlay = NodeOverlay::default();
+        overlay.metadata.name = Some("one".into());
+        overlay
+    }
+
+    #[tokio::test(start_paused = true)]
+    #[allow(clippy::disallowed_methods, reason = "the test holds the handle")]
+    async fn no_status_is_written_while_karpenter_leads_and_it_is_caught_up_with_when_karpenter_is_gone() {
+        let server = Server::default();
+        let renewed = format!("{:.6}", jiff::Timestamp::now());
+        *server.karpenter.lock().unwrap() = Some(json!({
+            "metadata": {"name": "karpenter-leader-election", "resourceVersion": "1"},
+            "spec": {"holderIdentity": "karpenter-1", "leaseDurationSeconds": 3000, "renewTime": renewed},
+        }));
+        let (readiness, stop) = (runtime::Readiness::default(), CancellationToken::new());
+        let (guard, leadership) =
+            Unelected::new(server.client(), "kube-system", Timing::default(), readiness.note("karpenter"));
+        let guarding = tokio::spawn(guard.run(stop.clone()));
+        let (owner, _) = mpsc::channel(1);
+        let drafts = watch::Sender::new(None);
+        let (mut evaluator, _mailbox) =
+            Evaluator::new(server.client(), Settings::default(), drafts.subscribe(), owner, leadership);
+        evaluator.overlays.change(Change::Applied(Arc::new(overlay())));
+        let judgement = || Judgement {
+            accepted: Vec::new(),
+            verdicts: BTreeMap::from([("one".to_owned(), Verdict::Valid)]),
+        };
+        tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+        evaluator.tell(judgement()).await;
+        assert!(server.written.lock().unwrap().is_empty() && evaluator.unwritten);
+
+        *server.karpenter.lock().unwrap() = None;
+        drop(evaluator.leadership.term().await);
+        evaluator.tell(judgement()).await;
+        assert_eq!(*server.written.lock().unwrap(), ["/apis/karpenter.sh/v1alpha1/nodeoverlays/one/status"]);
+        assert!(!evaluator.unwritten);
+        stop.cancel();
+        guarding.await.unwrap().unwrap();
+    }
+}
