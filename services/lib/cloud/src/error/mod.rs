@@ -3,6 +3,7 @@
 //! Classification is a pure function of code, message and fault, so that a fleet's item errors (which are data, not
 //! failed calls) and failed calls are judged alike.
 
+mod grant;
 mod reason;
 #[cfg(test)]
 mod tests;
@@ -13,7 +14,7 @@ pub use reason::{LaunchReason, launch_reason};
 
 /// A call failed. Says which, why, and (by [`ErrorKind`]) what a caller may do about it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{operation}: {}", Told { code, message })]
+#[error("{operation}: {}", Told { operation, code, message })]
 pub struct CloudError {
     pub kind: ErrorKind,
     /// The call, such as `CreateFleet`.
@@ -211,6 +212,11 @@ impl CloudError {
         Self { kind: ErrorKind::Invalid, ..Self::malformed(operation, message) }
     }
 
+    /// What gives the right that a denied call lacks; its text has it too.
+    pub fn remedy(&self) -> Option<String> {
+        grant::remedy(self.operation, &self.code, &self.message)
+    }
+
     pub fn is_not_found(&self) -> bool {
         self.kind.is_not_found()
     }
@@ -221,16 +227,17 @@ impl CloudError {
 }
 
 struct Told<'a> {
+    operation: &'a str,
     code: &'a str,
     message: &'a str,
 }
 
 impl fmt::Display for Told<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.code, self.message) {
-            ("", message) => f.write_str(message),
-            (code, "") => f.write_str(code),
-            (code, message) => write!(f, "{code}: {message}"),
-        }
+        let remedy = grant::remedy(self.operation, self.code, self.message);
+        let parts = [self.code, remedy.as_deref().unwrap_or_default(), self.message];
+        let mut parts = parts.into_iter().filter(|part| !part.is_empty());
+        f.write_str(parts.next().unwrap_or_default())?;
+        parts.try_for_each(|part| write!(f, ": {part}"))
     }
 }

@@ -136,7 +136,7 @@ fn advice(reason: LaunchReason, text: &str) -> &'static str {
 }
 
 /// What AWS names after "with an explicit deny in a …".
-fn denied_by(text: &str) -> Option<&str> {
+pub(super) fn denied_by(text: &str) -> Option<&str> {
     let (_, rest) = text.split_once("with an explicit deny in a")?;
     let rest = rest.strip_prefix('n').unwrap_or(rest).trim_start();
     let known = ["permissions boundary", "service control policy"];

@@ -41,6 +41,7 @@ impl Check {
 pub(super) fn judge(check: Check, error: &CloudError) -> Verdict {
     let (_, advice) = error.launch_reason();
     if error.kind == ErrorKind::Unauthorized {
+        let advice = error.remedy().unwrap_or_else(|| advice.to_owned());
         let text = format!("controller isn't authorized to call {}: {advice}", check.call());
         return Verdict::Fails(Finding::fails(check.reason(), text));
     }
@@ -62,7 +63,7 @@ mod tests {
         let judge = |code: &str, message: &str| {
             judge(Check::RunInstances, &CloudError::new("RunInstances", code, message, Fault::Client))
         };
-        let text = "controller isn't authorized to call ec2:RunInstances: the call is denied by a service control policy of the organization";
+        let text = "controller isn't authorized to call ec2:RunInstances: a service control policy denies ec2:RunInstances explicitly, and no grant helps until it is changed";
         assert_eq!(
             judge("UnauthorizedOperation", "x with an explicit deny in a service control policy"),
             Verdict::Fails(Finding::fails("RunInstancesAuthCheckFailed", text))
