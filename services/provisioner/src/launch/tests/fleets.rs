@@ -286,3 +286,16 @@ fn each_kind_of_shortage_marks_what_it_is_about_and_other_errors_mark_nothing() 
     );
     assert_eq!(learned(&["InternalError", "UnauthorizedOperation"], CapacityType::Spot, None), [""; 0]);
 }
+
+/// By their names, as these tools have them: of the NodeClaim, and of the Node, which gets them at its registration.
+#[tokio::test]
+async fn eks_node_viewer_and_headlamp_find_the_labels_they_read() {
+    let launched = world().launch(&claim(buying(&["spot"]))).await.unwrap();
+    for (key, value) in [
+        ("karpenter.sh/capacity-type", "spot"),
+        ("node.kubernetes.io/instance-type", launched.instance_type.as_str()),
+        ("topology.kubernetes.io/zone", launched.zone.as_str()),
+    ] {
+        assert_eq!(launched.labels.get(key).map(String::as_str), Some(value), "{key}");
+    }
+}
