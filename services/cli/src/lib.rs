@@ -19,6 +19,7 @@ pub mod explain;
 pub mod features;
 pub mod manifest;
 mod offering;
+mod output;
 pub mod pause;
 pub mod plan;
 pub mod prices;

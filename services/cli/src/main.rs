@@ -86,4 +86,31 @@ mod tests {
     fn no_two_flags_of_a_command_share_a_name() {
         Cli::command().debug_assert();
     }
+
+    /// One is a full-screen page, the other prints a script.
+    const WITHOUT_JSON: [&str; 2] = ["ui", "completion"];
+
+    /// Commands that do something themselves, with the values that their `-o` takes.
+    fn outputs(command: &clap::Command, path: &str, found: &mut Vec<(String, Vec<String>)>) {
+        let has_own_action = !command.is_subcommand_required_set() && !path.is_empty();
+        if has_own_action {
+            let output = command.get_arguments().find(|argument| argument.get_short() == Some('o'));
+            let values = output.map(clap::Arg::get_possible_values).unwrap_or_default();
+            let values = values.iter().map(|value| value.get_name().to_owned()).collect();
+            found.push((path.to_owned(), values));
+        }
+        for inner in command.get_subcommands() {
+            outputs(inner, format!("{path} {}", inner.get_name()).trim_start(), found);
+        }
+    }
+
+    #[test]
+    fn every_command_that_is_not_interactive_writes_json() {
+        let mut found = Vec::new();
+        outputs(&Cli::command(), "", &mut found);
+        assert!(found.iter().any(|(command, _)| command == "commands cancel"), "{found:?}");
+        found.retain(|(command, _)| !WITHOUT_JSON.contains(&command.as_str()));
+        let without = found.iter().filter(|(_, values)| !values.iter().any(|value| value == "json"));
+        assert_eq!(without.collect::<Vec<_>>(), [] as [&(String, Vec<String>); 0]);
+    }
 }

@@ -3,16 +3,17 @@
 
 mod table;
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _, Write};
 
-use anyhow::{Result, bail};
-use clap::{Subcommand, ValueEnum};
+use anyhow::{Context as _, Result, bail};
+use clap::Subcommand;
 use jiff::Timestamp;
 use proto::disruption::v1 as pb;
 use proto::disruption::v1::disruption_client::DisruptionClient;
 use runtime::Service;
 
 use crate::connect::{self, Connection, Transport, explain};
+use crate::output::{Output, write_json};
 use crate::progress::while_running;
 use table::Row;
 
@@ -52,6 +53,8 @@ enum Action {
     Cancel {
         /// As `commands` shows it
         id: String,
+        #[arg(long, short = 'o', default_value = "table")]
+        output: Output,
         #[command(flatten)]
         connection: Connection,
         #[arg(long, env = "GRPC_DISRUPTION", hide = true)]
@@ -59,17 +62,12 @@ enum Action {
     },
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
-    Table,
-    Json,
-}
-
 pub fn run(args: &Args) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    if let Some(Action::Cancel { id, connection, grpc_disruption }) = &args.action {
+    if let Some(Action::Cancel { id, output, connection, grpc_disruption }) = &args.action {
         let from_env = grpc_disruption.as_deref();
-        return while_running("cancelling", || runtime.block_on(cancel(connection, from_env, id)));
+        let cancelled = while_running("cancelling", || runtime.block_on(cancel(connection, from_env, id)))?;
+        return Ok(print_cancelled(&mut io::stdout().lock(), *output, &cancelled)?);
     }
     if args.watch {
         return runtime.block_on(follow(args));
@@ -77,10 +75,7 @@ pub fn run(args: &Args) -> Result<()> {
     let rows = while_running("asking disruption", || runtime.block_on(list(args)))?;
     let mut out = io::BufWriter::new(io::stdout().lock());
     match args.output {
-        Output::Json => {
-            serde_json::to_writer_pretty(&mut out, &rows)?;
-            writeln!(out)?;
-        }
+        Output::Json => write_json(&mut out, &rows)?,
         Output::Table => table::print(&mut out, &rows, Timestamp::now())?,
     }
     out.flush()?;
@@ -130,17 +125,18 @@ async fn follow(args: &Args) -> Result<()> {
 }
 
 /// Only the leader can: the others are asked who answers that they are not.
-async fn cancel(connection: &Connection, from_env: Option<&str>, id: &str) -> Result<()> {
+async fn cancel(connection: &Connection, from_env: Option<&str>, id: &str) -> Result<Row> {
     let mut last = None;
     for (_, transport) in connection.open_each(Service::Disruption, from_env).await? {
         let Ok(transport) = transport else { continue };
         let request = pb::CancelCommandRequest { id: id.to_owned() };
         match DisruptionClient::new(transport).cancel_command(request).await {
             Ok(answer) => {
-                let command = answer.into_inner().command.map(Row::from);
-                let nodes = command.map(|command| command.nodes.join(", ")).unwrap_or_default();
-                println!("command {id} is cancelled; its nodes stay: {nodes}");
-                return Ok(());
+                let command = answer.into_inner().command;
+                return Ok(Row::from(
+                    command
+                        .with_context(|| format!("disruption cancelled {id} and did not say what it was"))?,
+                ));
             }
             Err(status) if is_of_another(&status) => last = Some(status),
             Err(status) => return Err(explain(&status)),
@@ -152,7 +148,38 @@ async fn cancel(connection: &Connection, from_env: Option<&str>, id: &str) -> Re
     }
 }
 
+fn print_cancelled(out: &mut dyn Write, output: Output, command: &Row) -> io::Result<()> {
+    match output {
+        Output::Json => write_json(out, command),
+        Output::Table => {
+            writeln!(out, "command {} is cancelled; its nodes stay: {}", command.id, command.nodes.join(", "))
+        }
+    }
+}
+
 /// This replica does not lead, or is gone.
 fn is_of_another(status: &tonic::Status) -> bool {
     matches!(status.code(), tonic::Code::FailedPrecondition | tonic::Code::Unavailable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cancelled_command_is_a_sentence_for_people_and_the_command_for_programs() {
+        let command = Row::from(pb::Command {
+            id: "c-1".to_owned(),
+            remove_nodes: vec!["a".to_owned(), "b".to_owned()],
+            ..pb::Command::default()
+        });
+        let printed = |output| {
+            let mut out = Vec::new();
+            print_cancelled(&mut out, output, &command).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(printed(Output::Table), "command c-1 is cancelled; its nodes stay: a, b\n");
+        let json: serde_json::Value = serde_json::from_str(&printed(Output::Json)).unwrap();
+        assert_eq!((&json["id"], &json["nodes"][1]), (&"c-1".into(), &"b".into()));
+    }
 }

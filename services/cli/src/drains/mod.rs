@@ -8,13 +8,13 @@ mod watch;
 use std::io::{self, Write as _};
 
 use anyhow::Result;
-use clap::ValueEnum;
 use jiff::Timestamp;
 use proto::termination::v1::ListDrainsRequest;
 use proto::termination::v1::termination_client::TerminationClient;
 use runtime::Service;
 
 use crate::connect::{Connection, Transport, explain};
+use crate::output::{Output, write_json};
 use crate::progress::while_running;
 use rows::Drain;
 
@@ -50,12 +50,6 @@ pub struct Args {
     grpc_termination: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
-    Table,
-    Json,
-}
-
 impl Args {
     async fn client(&self) -> Result<TerminationClient<Transport>> {
         let from_env = self.grpc_termination.as_deref();
@@ -82,10 +76,7 @@ pub fn run(args: &Args) -> Result<()> {
     let drains = while_running("asking termination", || runtime.block_on(ask(args)))?;
     let mut out = io::BufWriter::new(io::stdout().lock());
     match args.output {
-        Output::Json => {
-            serde_json::to_writer_pretty(&mut out, &drains)?;
-            writeln!(out)?;
-        }
+        Output::Json => write_json(&mut out, &drains)?,
         Output::Table if drains.is_empty() => writeln!(out, "no node is being removed")?,
         Output::Table => table::print(&mut out, &drains, args.waits_shown(), Timestamp::now())?,
     }

@@ -17,6 +17,7 @@ use proto::types::v1::PodRef;
 use runtime::Service;
 
 use crate::connect::{Connection, Transport, explain};
+use crate::output::write_json;
 use crate::progress::while_running;
 
 #[derive(clap::Args, Debug)]
@@ -97,12 +98,6 @@ pub fn run(args: &Args) -> Result<()> {
         }
     }
     out.flush()?;
-    Ok(())
-}
-
-fn write_json(out: &mut dyn io::Write, answer: &impl serde::Serialize) -> Result<()> {
-    serde_json::to_writer_pretty(&mut *out, answer)?;
-    writeln!(out)?;
     Ok(())
 }
 

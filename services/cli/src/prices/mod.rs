@@ -13,6 +13,7 @@ use proto::pricingcache::v1::pricing_cache_client::PricingCacheClient;
 use runtime::Service;
 
 use crate::connect::{Connection, explain};
+use crate::output::{Output, write_json};
 use crate::progress::while_running;
 use rows::{Answer, Pattern};
 
@@ -49,12 +50,6 @@ pub struct Args {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
-    Table,
-    Json,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum CapacityType {
     OnDemand,
     Spot,
@@ -66,10 +61,7 @@ pub fn run(args: &Args) -> Result<()> {
     let answer = while_running("asking pricing-cache", || runtime.block_on(ask(args)))?;
     let mut out = io::BufWriter::new(io::stdout().lock());
     match args.output {
-        Output::Json => {
-            serde_json::to_writer_pretty(&mut out, &answer)?;
-            writeln!(out)?;
-        }
+        Output::Json => write_json(&mut out, &answer)?,
         Output::Table => table::print(&mut out, &answer, Timestamp::now())?,
     }
     out.flush()?;

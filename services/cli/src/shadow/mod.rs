@@ -11,7 +11,6 @@ mod table;
 use std::io::{self, Write as _};
 
 use anyhow::{Context as _, Result, bail};
-use clap::ValueEnum;
 use futures::future::join_all;
 use jiff::Timestamp;
 use proto::pricingcache::v1::pricing_cache_client::PricingCacheClient;
@@ -23,6 +22,7 @@ use serde::Serialize;
 use tonic::Code;
 
 use crate::connect::{Connection, Transport, explain};
+use crate::output::{Output, write_json};
 use crate::progress::while_running;
 use decisions::Decision;
 use happened::Happened;
@@ -79,12 +79,6 @@ impl Addresses {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
-    Table,
-    Json,
-}
-
 /// The comparison.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -107,10 +101,7 @@ pub fn run(args: &Args) -> Result<()> {
     let report = while_running("asking the five services", || runtime.block_on(ask(args)))?;
     let mut out = io::BufWriter::new(io::stdout().lock());
     match args.output {
-        Output::Json => {
-            serde_json::to_writer_pretty(&mut out, &report)?;
-            writeln!(out)?;
-        }
+        Output::Json => write_json(&mut out, &report)?,
         Output::Table => table::print(&mut out, &report, Timestamp::now())?,
     }
     out.flush()?;

@@ -18,6 +18,7 @@ use proto::provisioner::v1::{GetSnapshotRequest, GetSnapshotResponse};
 use runtime::Service;
 
 use crate::connect::{Connection, explain};
+use crate::output::{Output, write_json};
 use crate::progress::while_running;
 use crate::ui::Sources;
 use figures::Top;
@@ -94,12 +95,6 @@ enum By {
     Saving,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
-    Table,
-    Json,
-}
-
 pub fn run(args: &Args) -> Result<()> {
     if args.watch {
         return watch::run(args);
@@ -109,10 +104,7 @@ pub fn run(args: &Args) -> Result<()> {
     top.order(args.by);
     let mut out = io::BufWriter::new(io::stdout().lock());
     match args.output {
-        Output::Json => {
-            serde_json::to_writer_pretty(&mut out, &top)?;
-            writeln!(out)?;
-        }
+        Output::Json => write_json(&mut out, &top)?,
         Output::Table => table::print(&mut out, &top, args.limit)?,
     }
     out.flush()?;
