@@ -1,30 +1,44 @@
 //! The custom resources: present, established, and as this version knows them.
 
-use anyhow::{Context as _, Result};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, Client};
 
 use super::finding::Finding;
+use super::right::Right;
 
 const AREA: &str = "CRDs";
-/// Ownership is taken because the chart `karpenter` or Karpenter's own may have installed them.
-pub(super) const UPGRADE: &str =
-    "helm upgrade --install karpenter-crd <charts>/karpenter-crd -n kube-system --take-ownership";
 
-pub(super) async fn check(client: &Client) -> Result<Vec<Finding>> {
+/// The command that installs or upgrades them. Ownership is taken because the chart `karpenter` or Karpenter's own may have
+/// installed them.
+pub(super) fn upgrade(namespace: &str) -> String {
+    format!("helm upgrade --install karpenter-crd <charts>/karpenter-crd -n {namespace} --take-ownership")
+}
+
+pub(super) async fn check(client: &Client, namespace: &str) -> Vec<Finding> {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     let mut findings = Vec::new();
     for wanted in api::crd::all() {
         let name = wanted.metadata.name.clone().unwrap_or_default();
-        let found = definitions.get_opt(&name).await.with_context(|| format!("read CRD {name}"))?;
-        findings.push(judge(&name, &wanted, found.as_ref()));
+        match definitions.get_opt(&name).await {
+            Ok(found) => findings.push(judge(namespace, &name, &wanted, found.as_ref())),
+            Err(error) => findings.push(right().not_used(AREA, "definitions", &error)),
+        }
     }
-    Ok(findings)
+    findings
 }
 
-fn judge(name: &str, wanted: &CustomResourceDefinition, found: Option<&CustomResourceDefinition>) -> Finding {
+pub(super) fn right() -> Right {
+    Right::in_cluster::<CustomResourceDefinition>("get")
+}
+
+fn judge(
+    namespace: &str,
+    name: &str,
+    wanted: &CustomResourceDefinition,
+    found: Option<&CustomResourceDefinition>,
+) -> Finding {
     let Some(found) = found else {
-        return Finding::wrong(AREA, name, "is missing", UPGRADE);
+        return Finding::wrong(AREA, name, "is missing", upgrade(namespace));
     };
     let conditions = found.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let established = conditions.clone().any(|each| each.type_ == "Established" && each.status == "True");
@@ -46,13 +60,13 @@ fn judge(name: &str, wanted: &CustomResourceDefinition, found: Option<&CustomRes
         served(wanted).into_iter().filter(|version| !served(found).contains(version)).collect();
     if !missing.is_empty() {
         let detail = format!("does not serve {}", missing.join(", "));
-        return Finding::wrong(AREA, name, detail, UPGRADE);
+        return Finding::wrong(AREA, name, detail, upgrade(namespace));
     }
     match unknown_fields(wanted, found) {
         fields if fields.is_empty() => Finding::good(AREA, name, "served"),
         fields => {
             let detail = format!("is of an older version: it has no {}", fields.join(", "));
-            Finding::note(AREA, name, detail, UPGRADE)
+            Finding::note(AREA, name, detail, upgrade(namespace))
         }
     }
 }
@@ -90,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_missing_definition_is_named_with_the_chart_that_has_it() {
-        let finding = judge("nodepools.karpenter.sh", &pools(), None);
+        let finding = judge("kube-system", "nodepools.karpenter.sh", &pools(), None);
         assert_eq!(finding.verdict, Verdict::Wrong);
         assert!(finding.fix.contains("karpenter-crd"));
     }
@@ -103,9 +117,9 @@ mod tests {
             let spec = schema.properties.as_mut().unwrap().get_mut("spec").unwrap();
             spec.properties.as_mut().unwrap().remove("weight");
         }
-        let finding = judge("nodepools.karpenter.sh", &pools(), Some(&old));
+        let finding = judge("kube-system", "nodepools.karpenter.sh", &pools(), Some(&old));
         assert_eq!(finding.verdict, Verdict::Note);
         assert!(finding.detail.contains("spec.weight"), "{}", finding.detail);
-        assert_eq!(judge("x", &pools(), Some(&established(pools()))).verdict, Verdict::Good);
+        assert_eq!(judge("kube-system", "x", &pools(), Some(&established(pools()))).verdict, Verdict::Good);
     }
 }

@@ -1,31 +1,31 @@
 //! Who leads: services with one writer must have a holder that renews.
 
-use anyhow::{Context as _, Result};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, Client};
 use runtime::Service;
 
 use super::finding::Finding;
+use super::right::Right;
 
 const AREA: &str = "leaders";
 /// As the services take a lease whose length is not written.
 const DEFAULT_SECONDS: i32 = 15;
 
-pub(super) async fn check(
-    client: &Client,
-    namespace: &str,
-    prefix: &str,
-    now: Timestamp,
-) -> Result<Vec<Finding>> {
+pub(super) async fn check(client: &Client, namespace: &str, prefix: &str, now: Timestamp) -> Vec<Finding> {
     let leases: Api<Lease> = Api::namespaced(client.clone(), namespace);
     let mut findings = Vec::new();
     for service in Service::ALL.into_iter().filter(|service| service.elects_leader()) {
         let name = service.lease(prefix);
-        let lease = leases.get_opt(&name).await.with_context(|| format!("read Lease {namespace}/{name}"))?;
-        findings.push(judge(service, &name, lease.as_ref(), now));
+        match leases.get_opt(&name).await {
+            Ok(lease) => findings.push(judge(service, &name, lease.as_ref(), now)),
+            Err(error) => {
+                let right = Right::in_namespace::<Lease>("get", namespace);
+                findings.push(right.not_used(AREA, "Leases", &error));
+            }
+        }
     }
-    Ok(findings)
+    findings
 }
 
 fn judge(service: Service, name: &str, lease: Option<&Lease>, now: Timestamp) -> Finding {

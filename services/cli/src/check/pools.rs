@@ -1,27 +1,26 @@
 //! Pools and node classes: ready, or the condition that says why not.
 
-use anyhow::{Context as _, Result};
 use api::conditions::{Condition, ConditionStatus, READY};
 use api::{EC2NodeClass, NodePool};
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
 
 use super::finding::Finding;
+use super::right::Right;
 
 const AREA: &str = "pools";
 /// Reason of a condition that waits for another.
 const DEPENDENCIES_NOT_READY: &str = "DependenciesNotReady";
 
-pub(super) async fn check(client: &Client) -> Result<Vec<Finding>> {
-    // Without the definitions there is nothing to list, and that is told already.
-    let Some(pools) = listed::<NodePool>(client).await? else { return Ok(Vec::new()) };
-    let Some(classes) = listed::<EC2NodeClass>(client).await? else { return Ok(Vec::new()) };
+pub(super) async fn check(client: &Client) -> Vec<Finding> {
     let mut findings = Vec::new();
-    if pools.is_empty() {
+    let pools = listed::<NodePool>(client, "NodePools", &mut findings).await;
+    let classes = listed::<EC2NodeClass>(client, "EC2NodeClasses", &mut findings).await;
+    if pools.as_ref().is_some_and(Vec::is_empty) {
         let fix = "helm upgrade --install karpenter-nodepool <charts>/karpenter-nodepool --set clusterName=<cluster>, or apply your own";
         findings.push(Finding::note(AREA, "NodePools", "there are none: no node will be launched", fix));
     }
-    for class in classes {
+    for class in classes.into_iter().flatten() {
         let conditions =
             class.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
         findings.push(judge(
@@ -30,22 +29,26 @@ pub(super) async fn check(client: &Client) -> Result<Vec<Finding>> {
             &conditions,
         ));
     }
-    for pool in pools {
+    for pool in pools.into_iter().flatten() {
         let conditions =
             pool.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
         findings.push(judge(&format!("nodepool/{}", pool.name_any()), pool.metadata.generation, &conditions));
     }
-    Ok(findings)
+    findings
 }
 
-async fn listed<K>(client: &Client) -> Result<Option<Vec<K>>>
+/// Nothing when they could not be listed. Why is added to the findings, unless the definition is missing: that is one already.
+async fn listed<K>(client: &Client, subject: &str, findings: &mut Vec<Finding>) -> Option<Vec<K>>
 where
     K: kube::Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
 {
     match Api::<K>::all(client.clone()).list(&ListParams::default()).await {
-        Ok(list) => Ok(Some(list.items)),
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-        Err(error) => Err(error).with_context(|| format!("list {}", K::plural(&()))),
+        Ok(list) => Some(list.items),
+        Err(kube::Error::Api(status)) if status.code == 404 => None,
+        Err(error) => {
+            findings.push(Right::in_cluster::<K>("list").not_used(AREA, subject, &error));
+            None
+        }
     }
 }
 

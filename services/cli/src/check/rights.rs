@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result};
+use futures::{StreamExt as _, TryStreamExt as _, future, stream};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use kube::api::{ListParams, PostParams};
 use kube::{Api, Client};
 use runtime::Service;
 use serde::Deserialize;
-use tokio::task::JoinSet;
 
 use super::finding::Finding;
+use super::right::Right;
 
 const AREA: &str = "rights";
 /// Reviews under way at once.
@@ -100,18 +101,20 @@ pub(super) async fn check(client: &Client, namespace: &str) -> Result<Vec<Findin
         all.extend(questions(own(service), namespace)?);
         let count = all.len();
         let component = format!("app.kubernetes.io/component={service}");
-        let installed = deployments.list(&ListParams::default().labels(&component)).await;
-        let account = account(service, &installed.context("list Deployments")?.items);
+        // Which account to ask about is unknown without the Deployment.
+        let account = match deployments.list(&ListParams::default().labels(&component)).await {
+            Ok(installed) => account(service, &installed.items),
+            Err(error) => {
+                let right = Right::in_namespace::<Deployment>("list", namespace);
+                findings.push(right.not_used(AREA, "ServiceAccounts", &error));
+                continue;
+            }
+        };
         match denied(client, namespace, &account, all).await {
             Ok(denied) => findings.push(judge(service, count, &denied)),
             Err(error) => {
-                let fix = "use an account that may create subjectaccessreviews";
-                findings.push(Finding::note(
-                    AREA,
-                    service.as_str(),
-                    format!("could not be checked: {error:#}"),
-                    fix,
-                ));
+                let right = Right::in_cluster::<SubjectAccessReview>("create");
+                findings.push(right.not_used(AREA, "ServiceAccounts", &error));
             }
         }
     }
@@ -125,12 +128,13 @@ fn account(service: Service, deployments: &[Deployment]) -> String {
     deployments.iter().find_map(template).unwrap_or_else(|| service.service_account())
 }
 
+/// Those of the questions to which the answer is no, or why the API server does not answer.
 async fn denied(
     client: &Client,
     namespace: &str,
     account: &str,
     questions: Vec<Question>,
-) -> Result<Vec<Question>> {
+) -> Result<Vec<Question>, kube::Error> {
     let user = format!("system:serviceaccount:{namespace}:{account}");
     let groups = [
         "system:serviceaccounts".to_owned(),
@@ -138,33 +142,21 @@ async fn denied(
         "system:authenticated".to_owned(),
     ];
     let reviews: Api<SubjectAccessReview> = Api::all(client.clone());
-    let mut waiting = questions.into_iter();
-    let mut under_way = JoinSet::new();
-    let mut denied = Vec::new();
-    loop {
-        while under_way.len() < AT_ONCE {
-            let Some(question) = waiting.next() else { break };
-            let review = SubjectAccessReview {
-                spec: SubjectAccessReviewSpec {
-                    user: Some(user.clone()),
-                    groups: Some(groups.to_vec()),
-                    resource_attributes: Some(question.asked.clone()),
-                    ..SubjectAccessReviewSpec::default()
-                },
-                ..SubjectAccessReview::default()
-            };
-            let reviews = reviews.clone();
-            under_way.spawn(async move {
-                let answer = reviews.create(&PostParams::default(), &review).await?;
-                anyhow::Ok((question, answer.status.is_some_and(|status| status.allowed)))
-            });
-        }
-        let Some(answered) = under_way.join_next().await else { return Ok(denied) };
-        let (question, allowed) = answered.context("a review was cancelled")??;
-        if !allowed {
-            denied.push(question);
-        }
-    }
+    let answers = stream::iter(questions).map(async |question| {
+        let review = SubjectAccessReview {
+            spec: SubjectAccessReviewSpec {
+                user: Some(user.clone()),
+                groups: Some(groups.to_vec()),
+                resource_attributes: Some(question.asked.clone()),
+                ..SubjectAccessReviewSpec::default()
+            },
+            ..SubjectAccessReview::default()
+        };
+        let answer = reviews.create(&PostParams::default(), &review).await?;
+        let allowed = answer.status.is_some_and(|status| status.allowed);
+        Ok::<_, kube::Error>((!allowed).then_some(question))
+    });
+    answers.buffer_unordered(AT_ONCE).try_filter_map(future::ok).try_collect().await
 }
 
 fn judge(service: Service, asked: usize, denied: &[Question]) -> Finding {

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context as _, Result};
-use futures::future::{join_all, try_join_all};
+use futures::future::join_all;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
@@ -13,6 +12,7 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
 use super::finding::Finding;
+use super::right::Right;
 use crate::connect::{Connection, dial};
 
 const AREA: &str = "services";
@@ -28,26 +28,37 @@ enum Replica {
     },
 }
 
-pub(super) async fn check(connection: &Connection, client: &Client) -> Result<Vec<Finding>> {
+pub(super) async fn check(connection: &Connection, client: &Client) -> Vec<Finding> {
     let each = Service::ALL.map(|service| check_service(connection, client, service));
-    Ok(try_join_all(each).await?.concat())
+    join_all(each).await.concat()
 }
 
-async fn check_service(connection: &Connection, client: &Client, service: Service) -> Result<Vec<Finding>> {
-    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &connection.namespace);
-    let pods: Api<Pod> = Api::namespaced(client.clone(), &connection.namespace);
-    let name = service.trust_config_map();
-    let published = maps.get_opt(&name).await.with_context(|| format!("read ConfigMap {name}"))?;
-    let published = published.and_then(|map| map.data).unwrap_or_default();
-    let own = format!("app.kubernetes.io/component={service}");
-    let pods = pods.list(&ListParams::default().labels(&own)).await.context("list pods")?.items;
+async fn check_service(connection: &Connection, client: &Client, service: Service) -> Vec<Finding> {
+    let namespace = &connection.namespace;
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    let published = match maps.get_opt(&service.trust_config_map()).await {
+        Ok(published) => published.and_then(|map| map.data).unwrap_or_default(),
+        Err(error) => {
+            let right = Right::in_namespace::<ConfigMap>("get", namespace);
+            return vec![right.not_used(AREA, service.as_str(), &error)];
+        }
+    };
+    let own = ListParams::default().labels(&format!("app.kubernetes.io/component={service}"));
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let (pods, mut findings) = match pods.list(&own).await {
+        Ok(pods) => (pods.items, Vec::new()),
+        Err(error) => {
+            let right = Right::in_namespace::<Pod>("list", namespace);
+            (Vec::new(), vec![right.not_used(AREA, "pods", &error)])
+        }
+    };
     let replicas = dial::replicas(&published);
     let asked = replicas.iter().map(|replica| ask(connection, client, service, replica, &pods));
     let answers = join_all(asked).await;
     let replicas = replicas.iter().map(|replica| replica.name.clone()).zip(answers).collect();
-    let mut findings = vec![judge(service, &replicas, &pods)];
-    findings.extend(misplaced(client, service, &pods).await?);
-    Ok(findings)
+    findings.push(judge(service, &replicas, &pods));
+    findings.extend(misplaced(client, service, &pods).await);
+    findings
 }
 
 async fn ask(
@@ -117,19 +128,25 @@ fn judge(service: Service, replicas: &BTreeMap<String, Replica>, pods: &[Pod]) -
 }
 
 /// A pod of ours on a node of a pool would be drained by ourselves.
-async fn misplaced(client: &Client, service: Service, pods: &[Pod]) -> Result<Vec<Finding>> {
+async fn misplaced(client: &Client, service: Service, pods: &[Pod]) -> Vec<Finding> {
     let nodes: Api<Node> = Api::all(client.clone());
     let mut findings = Vec::new();
     for pod in pods {
         let Some(name) = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()) else { continue };
-        let node = nodes.get_opt(&name).await.with_context(|| format!("read node {name}"))?;
+        let node = match nodes.get_opt(&name).await {
+            Ok(node) => node,
+            Err(error) => {
+                findings.push(Right::in_cluster::<Node>("get").not_used(AREA, "nodes", &error));
+                continue;
+            }
+        };
         if let Some(pool) = node.as_ref().and_then(|node| node.labels().get("karpenter.sh/nodepool")) {
             let detail = format!("{} runs on {name}, a node of pool {pool}", pod.name_any());
             let fix = "run it on a managed node group or Fargate; the chart's affinity ensures it";
             findings.push(Finding::wrong(AREA, service.as_str(), detail, fix));
         }
     }
-    Ok(findings)
+    findings
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! `--before-takeover`: the Helm release of a running Karpenter is examined before this product's chart upgrades it, and every
 //! obstacle is named with the command or value that removes it.
 
-use anyhow::{Context as _, Result};
+mod kubernetes;
+mod ownership;
+
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Container, ServiceAccount};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -9,8 +11,9 @@ use k8s_openapi::apimachinery::pkg::version::Info;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
 
-use super::definitions::UPGRADE;
-use super::finding::Finding;
+use super::definitions::right;
+use super::finding::{Finding, Verdict};
+use super::right::Right;
 
 const AREA: &str = "takeover";
 /// Karpenter's Deployment. Ours have the same name label, and one for the component.
@@ -21,45 +24,56 @@ const ROLE: &str = "eks.amazonaws.com/role-arn";
 const RELEASE: &str = "meta.helm.sh/release-name";
 /// The newest minor version of Karpenter 1 whose objects are known here.
 const NEWEST_MINOR: u32 = 14;
-/// The chart's `kubeVersion`.
-const OLDEST_KUBERNETES_MINOR: u32 = 29;
 
-pub(super) async fn check(client: &Client, namespace: &str, version: &Info) -> Result<Vec<Finding>> {
-    let mut findings = vec![judge_kubernetes(version)];
+pub(super) async fn check(client: &Client, namespace: &str, version: &Info) -> Vec<Finding> {
+    let mut findings = vec![kubernetes::judge(version)];
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), namespace);
-    let found =
-        deployments.list(&ListParams::default().labels(KARPENTER)).await.context("list Deployments")?;
-    let Some(deployment) = found.items.into_iter().next() else {
+    let found = deployments.list(&ListParams::default().labels(KARPENTER)).await;
+    let deployment = match found {
+        Ok(found) => found.items.into_iter().next(),
+        Err(error) => {
+            let right = Right::in_namespace::<Deployment>("list", namespace);
+            findings.push(unknown(right.not_used(AREA, "Deployment", &error)));
+            findings.extend(definitions(client, namespace).await);
+            return findings;
+        }
+    };
+    let Some(deployment) = deployment else {
         let detail = format!("no Karpenter runs in namespace {namespace}");
         let fix = "name its namespace with -n; where there is none, install instead of taking over";
         findings.push(Finding::wrong(AREA, "Deployment", detail, fix));
-        return Ok(findings);
+        return findings;
     };
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
-    let account = accounts.get_opt(&account_name(&deployment)).await.context("read the ServiceAccount")?;
-    findings.extend(judge_deployment(namespace, &deployment, account.as_ref()));
-    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    for wanted in api::crd::all() {
-        let name = wanted.name_any();
-        let found = definitions.get_opt(&name).await.with_context(|| format!("read CRD {name}"))?;
-        findings.extend(found.map(|found| judge_definition(&name, &found)));
+    match accounts.get_opt(&account_name(&deployment)).await {
+        Ok(account) => findings.extend(judge_deployment(namespace, &deployment, account.as_ref())),
+        Err(error) => {
+            findings.extend(judge_deployment(namespace, &deployment, None));
+            let right = Right::in_namespace::<ServiceAccount>("get", namespace);
+            findings.push(unknown(right.not_used(AREA, "ServiceAccount", &error)));
+        }
     }
+    findings.extend(definitions(client, namespace).await);
     findings.push(next_step(namespace, &deployment));
-    Ok(findings)
+    findings
 }
 
-fn judge_kubernetes(version: &Info) -> Finding {
-    let digits: String = version.minor.chars().take_while(char::is_ascii_digit).collect();
-    let subject = "Kubernetes version";
-    match digits.parse::<u32>() {
-        Ok(minor) if minor >= OLDEST_KUBERNETES_MINOR => {
-            Finding::good(AREA, subject, version.git_version.clone())
-        }
-        _ => {
-            let detail = format!("{} is older than 1.{OLDEST_KUBERNETES_MINOR}", version.git_version);
-            Finding::wrong(AREA, subject, detail, "upgrade the cluster first")
+async fn definitions(client: &Client, namespace: &str) -> Vec<Finding> {
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let mut findings = Vec::new();
+    for wanted in api::crd::all() {
+        let name = wanted.name_any();
+        match definitions.get_opt(&name).await {
+            Ok(found) => findings.extend(found.map(|found| ownership::judge(namespace, &name, &found))),
+            Err(error) => findings.push(unknown(right().not_used(AREA, "CRDs", &error))),
         }
     }
+    findings
+}
+
+/// What could not be read may be an obstacle.
+fn unknown(finding: Finding) -> Finding {
+    Finding { verdict: Verdict::Wrong, ..finding }
 }
 
 fn judge_deployment(
@@ -171,28 +185,6 @@ fn judge_replicas(namespace: &str, deployment: &Deployment) -> Finding {
     }
 }
 
-fn judge_definition(name: &str, found: &CustomResourceDefinition) -> Finding {
-    let stored = found.status.iter().flat_map(|status| status.stored_versions.iter().flatten());
-    let wanted =
-        found.spec.versions.iter().find(|version| version.storage).map(|version| version.name.clone());
-    let old: Vec<&str> =
-        stored.filter(|version| Some(*version) != wanted.as_ref()).map(String::as_str).collect();
-    if !old.is_empty() {
-        let detail = format!("objects may still be stored as {}", old.join(", "));
-        let fix = "write every object once (kubectl get … -o yaml | kubectl apply -f -), then remove the version from status.storedVersions";
-        return Finding::wrong(AREA, name, detail, fix);
-    }
-    if found.spec.conversion.as_ref().is_some_and(|conversion| conversion.webhook.is_some()) {
-        let detail = "converts with a webhook that ends with Karpenter";
-        return Finding::wrong(AREA, name, detail, UPGRADE);
-    }
-    match found.annotations().get(RELEASE).map(String::as_str) {
-        Some("karpenter-crd") => Finding::good(AREA, name, "belongs to Helm release karpenter-crd"),
-        Some(other) => Finding::note(AREA, name, format!("belongs to Helm release {other}"), UPGRADE),
-        None => Finding::note(AREA, name, "belongs to no Helm release", UPGRADE),
-    }
-}
-
 fn next_step(namespace: &str, deployment: &Deployment) -> Finding {
     let release = release(deployment);
     let account = account_name(deployment);
@@ -224,7 +216,6 @@ fn variable(deployment: &Deployment, name: &str) -> Option<String> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::finding::Verdict;
     use super::*;
 
     /// As Karpenter's chart renders it, in what matters here.
@@ -293,17 +284,5 @@ mod tests {
         assert_eq!(verdict("0.37.0"), Verdict::Wrong);
         assert_eq!(verdict("1.0.8"), Verdict::Good);
         assert_eq!(verdict("1.15.0"), Verdict::Note);
-    }
-
-    #[test]
-    fn definitions_of_another_owner_name_the_command_that_takes_them() {
-        let mut definition = api::crd::all().remove(0);
-        let finding = judge_definition("x", &definition);
-        assert_eq!((finding.verdict, finding.fix.contains("--take-ownership")), (Verdict::Note, true));
-        definition.annotations_mut().insert(RELEASE.to_owned(), "karpenter-crd".to_owned());
-        assert_eq!(judge_definition("x", &definition).verdict, Verdict::Good);
-        let status = json!({"storedVersions": ["v1beta1", "v1"]});
-        definition.status = serde_json::from_value(status).unwrap();
-        assert_eq!(judge_definition("x", &definition).verdict, Verdict::Wrong);
     }
 }
