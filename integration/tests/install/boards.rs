@@ -64,7 +64,7 @@ const PEOPLE_S_NAMES: &[&str] = &[
 ];
 
 /// Words of a PromQL expression that look like our metrics.
-fn names(expression: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn names(expression: &str) -> impl Iterator<Item = &str> {
     expression
         .split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
         .filter(|word| {
