@@ -59,6 +59,8 @@ async fn take_over(stack: &Stack, reference: &str) -> Result<()> {
     let account = findings.iter().find(|finding| finding["subject"] == "AWS credentials");
     let fix = account.context("the account is examined")?["fix"].to_string();
     ensure!(fix.contains("serviceAccount.name=karpenter"), "{fix}");
+    let without_effect = findings.iter().any(|finding| finding["subject"] == "webhook");
+    ensure!(without_effect, "values without effect are not named: {findings:?}");
 
     shadow_mode_beside_it_takes_nothing(stack, &before).await?;
 
@@ -180,6 +182,7 @@ fn examine(stack: &Stack) -> Result<Vec<Value>> {
     let output = Command::new(program)
         .args(["check", "--before-takeover", "-n", NAMESPACE, "-o", "json"])
         .args(["--kubeconfig", stack.var("KUBECONFIG")?])
+        .args(["--values", &crate::charts::values("migrating")])
         .env_clear()
         .output()?;
     let problem = String::from_utf8_lossy(&output.stderr).into_owned();
