@@ -42,6 +42,7 @@ unit: stack ## tests that need no cluster
 	cargo test --workspace --exclude karpenter-integration
 	$(PYTHON) -m unittest discover -s deploy/local -p 'test_*.py'
 	$(PYTHON) -m unittest discover -s integration/conformance -p 'test_*.py'
+	$(PYTHON) -B -m unittest discover -s integration -p 'test_*.py'
 
 integration: stack build ## the services as real processes on the local cluster
 	cargo test --workspace --test cluster --test install
