@@ -26,6 +26,7 @@ pub(crate) fn tests() -> Vec<Test> {
     ]
 }
 
+// Cases: CAND-12, MET-1, EMP-10, QUE-7, DEL-6
 async fn empty_nodes_go_and_a_protected_one_stays_and_says_why(stack: Stack) -> Result<()> {
     let scene = Scene::new(stack, "empty", pool(json!({}))).await?;
     let nodes = scene.spread("app", 3, "1", json!({})).await?;
@@ -60,6 +61,7 @@ async fn empty_nodes_go_and_a_protected_one_stays_and_says_why(stack: Stack) -> 
     scene.end().await
 }
 
+// Cases: DEL-1, MUL-1
 async fn part_filled_nodes_become_fewer_and_every_pod_keeps_a_home(stack: Stack) -> Result<()> {
     let scene = Scene::new(stack, "thin", on_demand(pool(json!({"consolidateAfter": "Never"})))).await?;
     // Pods of three CPUs make nodes of about four; the small ones that come along stay behind alone.
@@ -86,6 +88,7 @@ async fn part_filled_nodes_become_fewer_and_every_pod_keeps_a_home(stack: Stack)
     scene.end().await
 }
 
+// Cases: DRC-16, QUE-1, DFT-23
 async fn a_drifted_node_is_replaced_before_it_goes(stack: Stack) -> Result<()> {
     let scene = Scene::new(stack, "drift", pool(json!({"consolidateAfter": "Never"}))).await?;
     let nodes = scene.spread("app", 2, "1", json!({})).await?;
@@ -116,6 +119,7 @@ async fn a_drifted_node_is_replaced_before_it_goes(stack: Stack) -> Result<()> {
     scene.end().await
 }
 
+// Cases: DEL-2
 async fn a_pod_that_lands_after_the_taint_brings_its_node_back(stack: Stack) -> Result<()> {
     // Time enough between the taint and the last look.
     let flags = ["--validation-wait=1s", "--look-interval=200ms", "--settle-wait=4s"];
@@ -148,6 +152,7 @@ async fn a_pod_that_lands_after_the_taint_brings_its_node_back(stack: Stack) -> 
     scene.end().await
 }
 
+// Cases: CAND-14, DEL-5
 async fn a_pod_disruption_budget_holds_a_node_until_it_opens(stack: Stack) -> Result<()> {
     let scene = Scene::new(stack, "pdb", on_demand(pool(json!({})))).await?;
     let budget = |most: u32| {
@@ -176,6 +181,7 @@ async fn a_pod_disruption_budget_holds_a_node_until_it_opens(stack: Stack) -> Re
     scene.end().await
 }
 
+// Cases: REP-1
 async fn a_dear_node_is_replaced_by_a_cheaper_one(stack: Stack) -> Result<()> {
     let scene = Scene::new(stack, "dear", on_demand(pool(json!({"consolidateAfter": "Never"})))).await?;
     // Both make one large node; when the large pod goes, the small one sits on it alone.
@@ -198,6 +204,7 @@ async fn a_dear_node_is_replaced_by_a_cheaper_one(stack: Stack) -> Result<()> {
     scene.end().await
 }
 
+// Cases: TNT-2, DRC-21
 async fn a_replacement_that_never_comes_leaves_the_old_node(stack: Stack) -> Result<()> {
     let scene = Scene::new(stack, "broken", pool(json!({"consolidateAfter": "Never"}))).await?;
     let nodes = scene.spread("app", 1, "1", json!({})).await?;
@@ -231,6 +238,7 @@ async fn a_replacement_that_never_comes_leaves_the_old_node(stack: Stack) -> Res
     scene.end().await
 }
 
+// Cases: QUE-1
 async fn a_new_leader_goes_on_with_what_the_old_one_began(stack: Stack) -> Result<()> {
     let mut scene = Scene::new(stack, "leader", pool(json!({"consolidateAfter": "Never"}))).await?;
     let nodes = scene.spread("app", 2, "1", json!({})).await?;

@@ -73,6 +73,7 @@ async fn nodes_with_foreign_taints_or_two_claims_are_left_alone(stack: Stack) ->
     scene.end().await
 }
 
+// Cases: CEV-4
 async fn a_node_that_cannot_be_priced_is_not_consolidated(stack: Stack) -> Result<()> {
     let scene = Scene::new(stack, "unpriced", on_demand(pool(json!({"consolidateAfter": "Never"})))).await?;
     scene.workload.deploy("large", 1, "12", json!({})).await?;
@@ -93,6 +94,7 @@ async fn a_node_that_cannot_be_priced_is_not_consolidated(stack: Stack) -> Resul
     scene.end().await
 }
 
+// Cases: CAND-25
 async fn a_node_that_somebody_else_deletes_is_theirs(stack: Stack) -> Result<()> {
     let scene = Scene::new(stack, "theirs", pool(json!({"consolidateAfter": "Never"}))).await?;
     let node = scene.spread("app", 1, "1", json!({})).await?.remove(0);

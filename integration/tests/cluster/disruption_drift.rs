@@ -73,6 +73,7 @@ impl Drifting {
     }
 }
 
+// Cases: DFT-1, DFT-12, DFT-22
 async fn every_kind_of_drift_is_told_by_its_reason_and_taken_back(stack: Stack) -> Result<()> {
     // Nothing may go: the same node is looked at all the time.
     let pool = pool(json!({"consolidateAfter": "Never", "budgets": [{"nodes": "0"}]}));

@@ -32,6 +32,7 @@ pub(crate) fn tests() -> Vec<Test> {
     ]
 }
 
+// Cases: DRC-2, DRC-20, BEV-13
 async fn budgets_hold_by_reason_and_by_schedule(stack: Stack) -> Result<()> {
     // A window that opened an hour ago and is open for a day: nothing empty may go. Drift may, one at a time.
     let budgets = json!({"budgets": [
@@ -83,6 +84,7 @@ fn closing_window() -> (Value, jiff::Timestamp) {
     (budget, jiff::Timestamp::from_second(opened + 60 * minutes).unwrap_or(now))
 }
 
+// Cases: BEV-17
 async fn a_budget_ends_with_its_window(stack: Stack) -> Result<()> {
     let scene = Scene::new(stack, "window", pool(json!({"budgets": [{"nodes": "0"}]}))).await?;
     scene.spread("app", 1, "1", json!({})).await?;
@@ -102,6 +104,7 @@ async fn a_budget_ends_with_its_window(stack: Stack) -> Result<()> {
     scene.end().await
 }
 
+// Cases: BEV-6, BEV-7
 async fn a_budget_that_cannot_be_read_allows_nothing(stack: Stack) -> Result<()> {
     // The schema lets it through; no calendar has it.
     let budgets = json!({"budgets": [{"nodes": "100%"}, {"nodes": "50%", "schedule": "99 99 99 99 99", "duration": "1h"}]});
@@ -140,6 +143,7 @@ async fn last_pod_event(scene: &Scene) -> Result<Option<jiff::Timestamp>> {
     Ok(claim.status.as_ref().and_then(|status| status.last_pod_event_time.as_ref()).map(|time| time.0))
 }
 
+// Cases: CSB-2, PEV-1
 async fn consolidate_after_counts_from_the_last_pod_whatever_restarts(stack: Stack) -> Result<()> {
     const AFTER: i64 = 20;
     let after = format!("{AFTER}s");
@@ -168,6 +172,7 @@ async fn consolidate_after_counts_from_the_last_pod_whatever_restarts(stack: Sta
     scene.end().await
 }
 
+// Cases: DRC-10, DRC-13, POD-6
 async fn a_pod_may_protect_its_node_for_a_time(stack: Stack) -> Result<()> {
     let scene = Scene::new(stack, "hold", pool(json!({"consolidateAfter": "Never"}))).await?;
     let node = scene.spread("app", 1, "1", json!({})).await?.remove(0);
@@ -202,6 +207,7 @@ async fn a_pod_may_protect_its_node_for_a_time(stack: Stack) -> Result<()> {
     scene.end().await
 }
 
+// Cases: EXP-1, EXP-3
 async fn an_expired_node_goes_whatever_the_budget_says(stack: Stack) -> Result<()> {
     let mut pool = pool(json!({"consolidateAfter": "Never", "budgets": [{"nodes": "0"}]}));
     pool["template"] = json!({"spec": {"expireAfter": "20s"}});
@@ -231,6 +237,7 @@ async fn report(scene: &Scene, node: &str, status: &str) -> Result<()> {
 
 const REPAIRING: [&str; 2] = ["--validation-wait=2s", "--feature-gates=NodeRepair=true"];
 
+// Cases: HLT-1, HLT-10, HLT-15
 async fn an_unhealthy_node_is_repaired_by_force(stack: Stack) -> Result<()> {
     // No budget holds what is broken, nor does a pod that must not be disturbed.
     let closed = pool(json!({"consolidateAfter": "Never", "budgets": [{"nodes": "0"}]}));
@@ -259,6 +266,7 @@ async fn an_unhealthy_node_is_repaired_by_force(stack: Stack) -> Result<()> {
     scene.end().await
 }
 
+// Cases: HLT-12, HLT-14
 async fn a_pool_with_too_many_unhealthy_nodes_is_not_repaired(stack: Stack) -> Result<()> {
     let closed = pool(json!({"consolidateAfter": "Never"}));
     let mut scene = Scene::new(stack, "sick", closed).await?;

@@ -178,6 +178,7 @@ impl Guard {
     }
 }
 
+// Cases: QUE-8
 async fn a_node_that_cannot_be_written_holds_up_no_other_pool(stack: Stack) -> Result<()> {
     let scene = Scene::new(stack, "guarded", pool(json!({}))).await?;
     let guarded = scene.spread("app", 1, "1", json!({})).await?.remove(0);
@@ -205,6 +206,7 @@ async fn a_node_that_cannot_be_written_holds_up_no_other_pool(stack: Stack) -> R
 }
 
 /// Spot by spot is cut to fifteen types, but not below what the pool asks for.
+// Cases: REP-6
 async fn replacements_keep_the_min_values_of_their_pool(stack: Stack) -> Result<()> {
     const TYPES: usize = 20;
     let mut spec = on_demand(pool(json!({"consolidateAfter": "Never"})));

@@ -42,6 +42,7 @@ fn repelling(app: &str) -> Value {
         "topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": app}}}]}}})
 }
 
+// Cases: TXT-15
 async fn several_nodes_become_several_cheaper_ones_where_the_pool_opts_in(stack: Stack) -> Result<()> {
     // Nothing may go until all three can: one that was ready before the others would go by itself.
     let scene = Scene::new(stack, "many", on_demand(pool(json!({"budgets": [{"nodes": "0"}]})))).await?;
@@ -78,6 +79,7 @@ fn of_cpus(cpus: &[&str]) -> Value {
     ])
 }
 
+// Cases: BAL-46, BAL-66
 async fn a_balanced_pool_weighs_savings_against_disturbance(stack: Stack) -> Result<()> {
     let mut balanced = pool(json!({"consolidateAfter": "Never", "consolidationPolicy": "Balanced"}));
     balanced["template"] = json!({"spec": {"requirements": of_cpus(&["4"])}});
@@ -131,6 +133,7 @@ async fn a_pool_asks_for_a_minimum_and_rests_between_consolidations(stack: Stack
     scene.end().await
 }
 
+// Cases: REP-1, REP-2, REP-3, REP-5
 async fn spot_replaces_spot_only_with_the_gate_and_among_fifteen_types(stack: Stack) -> Result<()> {
     let families = |families: &[&str]| {
         json!([
@@ -162,6 +165,7 @@ async fn spot_replaces_spot_only_with_the_gate_and_among_fifteen_types(stack: St
     scene.end().await
 }
 
+// Cases: EMP-20, SDR-6, SDR-7, STA-1
 async fn a_drifted_pool_of_fixed_size_is_replaced_one_by_one(stack: Stack) -> Result<()> {
     let mut fixed = pool(json!({"budgets": [{"nodes": "100%"}]}));
     fixed["replicas"] = json!(2);
@@ -192,6 +196,7 @@ async fn a_drifted_pool_of_fixed_size_is_replaced_one_by_one(stack: Stack) -> Re
     scene.end().await
 }
 
+// Cases: EMP-7, MUL-5
 async fn commands_are_watched_from_proposal_to_end(stack: Stack) -> Result<()> {
     let scene = Scene::new(stack, "watch", pool(json!({}))).await?;
     let node = scene.spread("app", 1, "1", json!({})).await?.remove(0);

@@ -36,6 +36,7 @@ async fn command_about(scene: &Scene, node: &str, phase: CommandPhase) -> Result
     .await
 }
 
+// Cases: TNT-2, DRC-21
 async fn a_command_is_taken_back_when_a_person_asks(stack: Stack) -> Result<()> {
     let scene = Scene::new(stack, "cancel", pool(json!({"consolidateAfter": "Never"}))).await?;
     let node = scene.spread("app", 1, "1", json!({})).await?.remove(0);

@@ -164,6 +164,7 @@ fn away(claims: &[NodeClaim]) -> usize {
     claims.iter().filter(is_away).count()
 }
 
+// Cases: DRC-3
 async fn an_ami_change_rolls_within_its_budget_and_a_broken_one_stops(stack: Stack) -> Result<()> {
     let nodes = nodes_wanted(100);
     let pool = json!({"template": small_machines(),
@@ -254,6 +255,7 @@ async fn broken(scene: &mut Scene, rolled: &BTreeSet<String>, most: usize) -> Re
     scene.all_at_home().await
 }
 
+// Cases: TNT-1
 async fn killing_services_at_any_moment_exceeds_no_budget_and_leaves_nothing_over(
     stack: Stack,
 ) -> Result<()> {

@@ -109,6 +109,7 @@ fn is_true(list: &Option<Vec<Condition>>, type_: &str) -> bool {
     conditions::is_true(list.as_deref().unwrap_or_default(), type_)
 }
 
+// Cases: LCH-1, LCH-3, REG-1, INI-1, INI-4, CNT-4, CST-87, SCH-C.10-1
 async fn a_claim_becomes_a_ready_node_that_is_counted_and_named(stack: Stack) -> Result<()> {
     let scene = Scene::new(stack, json!({})).await?;
     let name =
@@ -153,6 +154,7 @@ async fn a_claim_becomes_a_ready_node_that_is_counted_and_named(stack: Stack) ->
     scene.workload.remove().await
 }
 
+// Cases: INI-8, INI-9
 async fn startup_taints_hold_a_node_until_their_agent_is_done(stack: Stack) -> Result<()> {
     let scene = Scene::new(stack, json!({})).await?;
     let startup = json!({"startupTaints": [{"key": "example.com/cni", "effect": "NoSchedule"}]});
@@ -175,6 +177,7 @@ async fn startup_taints_hold_a_node_until_their_agent_is_done(stack: Stack) -> R
     scene.workload.remove().await
 }
 
+// Cases: LCH-4
 async fn a_claim_that_cannot_be_bought_is_deleted_at_once_with_an_event(stack: Stack) -> Result<()> {
     let scene = Scene::new(stack, json!({})).await?;
     // A type that no other test needs: what cannot be had is remembered for minutes.
@@ -233,6 +236,7 @@ async fn a_kill_in_the_middle_of_launches_leaves_one_instance_a_claim(stack: Sta
     scene.workload.remove().await
 }
 
+// Cases: RDY-2, RDY-3, RDY-4
 async fn a_pool_is_not_ready_before_its_class_is(stack: Stack) -> Result<()> {
     for name in ["pricing-cache", "provisioner", "termination"] {
         Service::start(&stack, name, 1, &[])?;

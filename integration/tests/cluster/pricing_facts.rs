@@ -56,6 +56,7 @@ spec:
   capacity: {example.com/dongle: 2}
 "#;
 
+// Cases: SCH-O-11, SCH-O-12
 async fn overlays_are_judged_reported_on_and_streamed(stack: Stack) -> Result<()> {
     forget_everything(&stack).await?;
     let service = Service::start_with(&stack, NAME, 1, &["--arg=--feature-gates=NodeOverlay=true"])?;

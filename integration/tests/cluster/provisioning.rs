@@ -81,6 +81,7 @@ pub(crate) fn stop(stack: &Stack, services: &[Service]) -> Result<()> {
     services.iter().rev().try_for_each(|service| service.stop(stack))
 }
 
+// Cases: CST-34, SCH-A.2-2
 async fn mixed_pods_become_nodes_that_fit_them_and_run(stack: Stack) -> Result<()> {
     let running = services(&stack, &[])?;
     let workload = Workload::new(&stack, "mixed", json!({"limits": {"cpu": "2000"}}), json!({})).await?;
@@ -221,6 +222,7 @@ pub(crate) async fn events(workload: &Workload, pod: &str, reason: &str) -> Resu
     Ok(found.into_iter().filter(ours).collect())
 }
 
+// Cases: POD-16, SCH-B.16-1, SCH-G.1-15, SCH-K-42
 async fn a_pod_that_fits_nowhere_is_explained_once_and_nothing_is_made(stack: Stack) -> Result<()> {
     let running = services(&stack, &[])?;
     let workload = Workload::new(&stack, "nowhere", json!({}), json!({})).await?;
@@ -283,6 +285,7 @@ async fn a_pod_that_fits_nowhere_is_explained_once_and_nothing_is_made(stack: St
     stop(&stack, &running)
 }
 
+// Cases: SCH-B.8-18, SCH-B.10-1
 async fn a_new_leader_makes_no_second_claim_for_the_same_pods(stack: Stack) -> Result<()> {
     let cache = Service::start(&stack, "pricing-cache", 1, &[])?;
     let termination = Service::start(&stack, "termination", 1, &[])?;

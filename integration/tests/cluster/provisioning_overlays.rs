@@ -77,6 +77,7 @@ fn is_noted(claim: &NodeClaim, key: &str) -> bool {
     claim.annotations().get(key).is_some_and(|value| value == labels::TRUE)
 }
 
+// Cases: SCH-O-54
 async fn a_resource_of_an_overlay_is_launched_once_and_used(stack: Stack) -> Result<()> {
     let running = services(&stack)?;
     let workload = Workload::new(&stack, "overlaid-capacity", pool(&["m5"]), json!({})).await?;
@@ -106,6 +107,7 @@ async fn a_resource_of_an_overlay_is_launched_once_and_used(stack: Stack) -> Res
     stop(&stack, &running)
 }
 
+// Cases: SCH-O-35, SCH-O-36
 async fn the_launch_follows_the_prices_of_an_overlay(stack: Stack) -> Result<()> {
     let running = services(&stack)?;
     let workload = Workload::new(&stack, "overlaid-price", pool(&["c5", "m5"]), json!({})).await?;

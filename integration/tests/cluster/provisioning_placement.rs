@@ -28,6 +28,7 @@ fn label(nodes: &BTreeMap<String, Node>, node: &str, key: &str) -> String {
 
 const GPU: &str = "nvidia.com/gpu";
 
+// Cases: SCH-A.6-5
 async fn pods_for_gpus_get_nodes_of_the_tainted_pool_and_others_do_not(stack: Stack) -> Result<()> {
     let running = services(&stack, &[])?;
     let pool = json!({
@@ -145,6 +146,7 @@ fn rules() -> Vec<Rule> {
     ]
 }
 
+// Cases: SCH-A.7-2, SCH-A.7-13
 async fn the_scheduler_agrees_with_every_planned_placement(stack: Stack) -> Result<()> {
     let running = services(&stack, &[])?;
     let rules = rules();

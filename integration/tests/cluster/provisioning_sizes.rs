@@ -43,6 +43,7 @@ async fn names(workload: &Workload, count: usize) -> Result<BTreeSet<String>> {
     .await
 }
 
+// Cases: SDP-6, SDP-11, SPR-7, SPR-8, SPR-10, SCH-L.1-7, SCH-L.1-9, SCH-L.1-11, SCH-L.2-6, SCH-L.2-11
 async fn a_static_pool_keeps_its_size_whatever_pods_there_are(stack: Stack) -> Result<()> {
     let running = services(&stack, &[GATES])?;
     let pool = json!({
@@ -108,6 +109,7 @@ async fn says(
     .await
 }
 
+// Cases: SCH-M.1-3, SCH-M.1-4, SCH-M.4-21
 async fn a_buffer_keeps_room_free_and_says_whether_it_is_there(stack: Stack) -> Result<()> {
     let running = services(&stack, &[GATES])?;
     let workload = Workload::new(&stack, "buffer", json!({}), json!({})).await?;
@@ -147,6 +149,7 @@ async fn a_buffer_keeps_room_free_and_says_whether_it_is_there(stack: Stack) -> 
 /// Longer than two rounds of a disruption that deletes empty nodes: it looks every second, and again 15 s later.
 const WATCHED: Duration = Duration::from_secs(50);
 
+// Cases: EMP-21, EMP-22, EMP-25, BUF-4, CST-93
 async fn nodes_of_a_buffer_are_not_deleted_as_empty(stack: Stack) -> Result<()> {
     let mut running = services(&stack, &[GATES])?;
     running.push(Service::start(&stack, "disruption", 1, &[GATES])?);

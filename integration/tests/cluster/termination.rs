@@ -29,6 +29,7 @@ pub(crate) fn tests() -> Vec<Test> {
     ]
 }
 
+// Cases: DEL-13, TRM-1, TRM-7, TRM-11, TRM-16, TRM-30, EVQ-3, FIN-5, FIN-7
 async fn a_claim_goes_with_its_node_pods_and_instance(stack: Stack) -> Result<()> {
     let scene = Scene::new(stack, "remove").await?;
     let name = scene.name(1);
@@ -83,6 +84,7 @@ async fn a_claim_goes_with_its_node_pods_and_instance(stack: Stack) -> Result<()
     Ok(())
 }
 
+// Cases: TRM-5
 async fn a_deleted_node_takes_its_claim_and_instance_along(stack: Stack) -> Result<()> {
     let scene = Scene::new(stack, "by-node").await?;
     let name = scene.name(1);
@@ -207,6 +209,7 @@ pub(crate) async fn fewest_ready(pods: Api<Pod>, fewest: &AtomicUsize) -> Result
     anyhow::bail!("the watch ended")
 }
 
+// Cases: EVQ-12, EVQ-14, EVQ-15
 async fn budgets_and_annotations_hold_until_the_grace_period_ends(stack: Stack) -> Result<()> {
     let scene = Scene::new(stack, "deadline").await?;
     let name = scene.name(1);
@@ -239,6 +242,7 @@ async fn budgets_and_annotations_hold_until_the_grace_period_ends(stack: Stack) 
 }
 
 /// Critical pods leave after the ordinary ones, so they wait for it too.
+// Cases: TRM-15
 async fn a_do_not_disrupt_pod_holds_its_node_until_the_annotation_goes(stack: Stack) -> Result<()> {
     let scene = Scene::new(stack, "protected").await?;
     let name = scene.name(1);
@@ -263,6 +267,7 @@ async fn a_do_not_disrupt_pod_holds_its_node_until_the_annotation_goes(stack: St
     scene.is_gone(&name, &instance).await
 }
 
+// Cases: EVQ-6
 async fn a_pod_of_two_budgets_is_named_with_both_and_goes_when_one_is_left(stack: Stack) -> Result<()> {
     let scene = Scene::new(stack, "budgets").await?;
     let name = scene.name(1);
@@ -298,6 +303,7 @@ async fn a_pod_of_two_budgets_is_named_with_both_and_goes_when_one_is_left(stack
     scene.is_gone(&name, &instance).await
 }
 
+// Cases: TRM-26
 async fn an_attached_volume_holds_the_instance_until_it_is_detached(stack: Stack) -> Result<()> {
     let scene = Scene::new(stack, "volume").await?;
     let name = scene.name(1);
@@ -335,6 +341,7 @@ async fn an_attached_volume_holds_the_instance_until_it_is_detached(stack: Stack
     Ok(())
 }
 
+// Cases: TRM-18
 async fn a_dead_node_goes_at_once_although_a_pod_is_on_it(stack: Stack) -> Result<()> {
     let scene = Scene::new(stack, "dead").await?;
     let name = scene.name(1);

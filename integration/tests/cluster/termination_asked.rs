@@ -28,6 +28,7 @@ pub(crate) fn tests() -> Vec<Test> {
     ]
 }
 
+// Cases: EVQ-16
 async fn terminate_stores_deletion_and_deadline_and_refuses_namesakes(stack: Stack) -> Result<()> {
     let scene = Scene::new(stack, "rpc").await?;
     let name = scene.name(1);
@@ -117,6 +118,7 @@ impl Watching {
     }
 }
 
+// Cases: TRM-13
 async fn a_person_watches_a_drain_from_its_obstacle_to_its_end(stack: Stack) -> Result<()> {
     let scene = Scene::new(stack, "watched").await?;
     let name = scene.name(1);
@@ -195,6 +197,7 @@ async fn leads(scene: &Scene, identity: &str) -> Result<()> {
     .await
 }
 
+// Cases: TRM-13
 async fn another_replica_takes_over_drains_from_one_that_is_killed_or_stopped(stack: Stack) -> Result<()> {
     let mut scene = Scene::alone(stack, "handover").await?;
     leads(&scene, &scene.service.identity()).await?;

@@ -101,6 +101,7 @@ async fn a_finalizer_of_others_is_named_and_waited_for(stack: Stack) -> Result<(
 }
 
 /// Ready or not: EC2 cannot be asked about it, and must not be waited for.
+// Cases: TRM-2
 async fn a_node_without_provider_id_is_drained_and_released_with_a_warning(stack: Stack) -> Result<()> {
     let scene = Scene::new(stack, "nameless").await?;
     let (ready, silent) = (scene.name(1), scene.name(2));
@@ -120,6 +121,7 @@ async fn a_node_without_provider_id_is_drained_and_released_with_a_warning(stack
     scene.event(&scene.namespace, "web", "Evicted").await.map(drop)
 }
 
+// Cases: EVQ-13
 async fn a_deadline_nobody_can_read_is_told_and_one_in_the_past_counts(stack: Stack) -> Result<()> {
     let scene = Scene::new(stack, "deadlines").await?;
     let (unreadable, past) = (scene.name(1), scene.name(2));

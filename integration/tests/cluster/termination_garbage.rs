@@ -22,6 +22,7 @@ pub(crate) fn tests() -> Vec<Test> {
     ]
 }
 
+// Cases: GC-1, GC-2
 async fn a_claim_whose_instance_was_ended_behind_our_back_is_collected(stack: Stack) -> Result<()> {
     let scene = Scene::new(stack, "lost").await?;
     let (lost, alive) = (scene.name(1), scene.name(2));
@@ -43,6 +44,7 @@ async fn a_claim_whose_instance_was_ended_behind_our_back_is_collected(stack: St
     Ok(())
 }
 
+// Cases: FIN-13
 async fn a_claim_deleted_before_its_launch_goes_and_leaves_no_instance(stack: Stack) -> Result<()> {
     let scene = Scene::new(stack, "unlaunched").await?;
     let (never, unnoted) = (scene.name(1), scene.name(2));

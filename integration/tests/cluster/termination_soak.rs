@@ -92,6 +92,7 @@ async fn watch_taints(scene: &Scene, seen: &std::sync::Mutex<BTreeMap<String, In
 }
 
 /// Half of them one after the other, to see how soon a deleted one is tainted; the others all together.
+// Cases: TRM-6
 async fn two_hundred_nodes_go_at_once(stack: Stack) -> Result<()> {
     let scene = Scene::alone(stack, "many").await?;
     let nodes = many(&scene, 200, &Options::default()).await?;

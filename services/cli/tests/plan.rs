@@ -103,6 +103,7 @@ fn what_cannot_be_placed_is_explained_and_disturbs_nothing() {
     assert!(reason.contains("nvidia.com/gpu") && reason.contains("64"), "{reason}");
 }
 
+// Cases: REP-11, REP-15, DEL-5, DEL-7
 #[test]
 fn consolidation_removes_what_nothing_protects_and_says_what_it_kept() {
     let plan = json(&["-f", &examples("consolidate"), "--consolidate"]);

@@ -154,6 +154,7 @@ mod tests {
         }
     }
 
+    // Cases: SCH-A.1-1, SCH-A.1-3
     #[tokio::test(start_paused = true)]
     async fn a_window_closes_when_nothing_new_came_for_the_idle_time() {
         let mut bench = start();
@@ -167,6 +168,7 @@ mod tests {
         bench.stop.cancel();
     }
 
+    // Cases: SCH-A.1-2
     #[tokio::test(start_paused = true)]
     async fn a_pod_that_is_in_the_window_already_does_not_hold_it_open() {
         let mut bench = start();
@@ -179,6 +181,7 @@ mod tests {
         bench.stop.cancel();
     }
 
+    // Cases: SCH-A.1-3
     #[tokio::test(start_paused = true)]
     async fn a_steady_stream_of_pods_is_cut_at_the_longest_time() {
         let mut bench = start();

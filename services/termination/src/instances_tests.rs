@@ -78,6 +78,7 @@ fn id(text: &str) -> Subject {
     Subject::Id(text.into())
 }
 
+// Cases: FIN-10
 #[tokio::test(start_paused = true)]
 async fn an_instance_is_ended_and_insisted_on_until_it_is_gone() {
     let mut bench = bench();
@@ -93,6 +94,7 @@ async fn an_instance_is_ended_and_insisted_on_until_it_is_gone() {
     bench.end().await;
 }
 
+// Cases: FIN-9
 #[tokio::test(start_paused = true)]
 async fn an_instance_that_ec2_does_not_end_is_counted_by_zone_and_asked_for_again() {
     let mut bench = bench();

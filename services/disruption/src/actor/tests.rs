@@ -210,6 +210,7 @@ fn writes(log: &Log) -> Vec<Asked> {
     of_claims.cloned().collect()
 }
 
+// Cases: HLT-5, HLT-6, HLT-7
 #[tokio::test]
 async fn a_repair_reaches_a_claim_that_is_being_deleted_and_leaves_it_alone_afterwards() {
     let now = Timestamp::now();

@@ -69,6 +69,7 @@ fn went(cluster: &mut ClusterState, pod: Pod) -> Touched {
     learn(cluster, Streamed::Deleted(Arc::new(pod)))
 }
 
+// Cases: NDU-1, SCH-K-64
 #[test]
 fn node_and_claim_are_joined_by_provider_id_and_two_claims_are_as_good_as_none() {
     let mut cluster = ClusterState::default();
@@ -149,6 +150,7 @@ fn a_heartbeat_touches_nobody_and_frees_nothing() {
     assert_eq!(cluster.freed(), freed);
 }
 
+// Cases: PEV-1
 #[test]
 fn the_last_pod_event_comes_from_the_pods_own_times_and_outlives_them() {
     let mut cluster = ClusterState::default();

@@ -232,6 +232,7 @@ mod tests {
         out
     }
 
+    // Cases: SCH-J-16, SCH-J-18
     #[test]
     fn names_and_labels_are_the_reference_s() {
         let metrics = CallMetrics::default();

@@ -105,6 +105,7 @@ fn found(input: ClusterInput, rest: &Rest) -> Consolidated {
     run(input, rest, &plan, &options, &|| true)
 }
 
+// Cases: DEL-1
 #[test]
 fn nodes_go_until_nothing_is_left_to_gain() {
     let found = found(input(), &rest(ALWAYS));
@@ -122,6 +123,7 @@ fn nodes_go_until_nothing_is_left_to_gain() {
     assert_eq!(stay, [if gone == "one" { "two" } else { "one" }]);
 }
 
+// Cases: EMP-7, REP-1
 #[test]
 fn an_empty_node_goes_as_empty_and_a_dear_one_is_replaced() {
     let mut input = input();
@@ -175,6 +177,7 @@ fn annotated(key: &str, value: &str) -> Rest {
     rest
 }
 
+// Cases: BAL-53
 #[test]
 fn several_new_nodes_are_planned_only_where_the_pool_opted_in() {
     let mut input = input();

@@ -37,6 +37,7 @@ pub fn holding<B>(
 mod tests {
     use super::*;
 
+    // Cases: SCH-K-47, SCH-K-62
     #[test]
     fn one_budget_holds_unless_it_allows_and_several_always_do() {
         let held = |covering: Vec<i32>, is_unready, lets_unready_go: bool| {

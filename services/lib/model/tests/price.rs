@@ -58,6 +58,7 @@ fn printing_shows_no_more_decimals_than_needed() {
     }
 }
 
+// Cases: BAL-50
 #[test]
 fn floats_are_rounded_once_and_refused_when_they_are_no_price() {
     assert_eq!(MicroDollars::from_f64(0.1 + 0.2), Some(MicroDollars::new(300_000)));

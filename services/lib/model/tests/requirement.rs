@@ -33,6 +33,7 @@ fn pairs() -> Vec<Vec<&'static str>> {
     pairs
 }
 
+// Cases: SCH-I.1-5, SCH-I.1-6, SCH-I.1-7, SCH-I.1-9, SCH-I.1-10
 #[test]
 fn every_recorded_requirement_has_the_reference_s_form() {
     let recorded = rows("one");
@@ -57,6 +58,7 @@ fn every_recorded_requirement_has_the_reference_s_form() {
     }
 }
 
+// Cases: SCH-I.1-2
 #[test]
 fn every_recorded_pair_intersects_as_in_the_reference() {
     for row in pairs() {
@@ -66,6 +68,7 @@ fn every_recorded_pair_intersects_as_in_the_reference() {
     }
 }
 
+// Cases: SCH-D-31, SCH-D-32, SCH-D-35, SCH-I.1-3, SCH-I.1-4
 #[test]
 fn the_larger_min_values_survives_every_intersection() {
     for row in pairs() {
@@ -79,6 +82,7 @@ fn the_larger_min_values_survives_every_intersection() {
     }
 }
 
+// Cases: SCH-I.1-10
 #[test]
 fn entries_carry_min_values_each() {
     for row in rows("one") {
@@ -100,6 +104,7 @@ fn exclusions_within_bounds_are_lost_when_written() {
     assert_eq!(both.to_entries(), [Entry::new(KEY, Operator::Gte, ["2"])]);
 }
 
+// Cases: SCH-I.1-11, SCH-I.1-12, SCH-I.1-13
 #[test]
 fn bounds_are_inclusive_and_refuse_what_is_no_integer() {
     let least = parse("Gte 5", None);
@@ -113,12 +118,14 @@ fn bounds_are_inclusive_and_refuse_what_is_no_integer() {
     }
 }
 
+// Cases: SCH-I.1-14
 #[test]
 fn exclusive_bounds_equal_the_inclusive_ones_beside_them() {
     assert_eq!(parse("Gte 2", None), parse("Gt 1", None));
     assert_eq!(parse("Lte 8", None), parse("Lt 9", None));
 }
 
+// Cases: SCH-I.1-9, SCH-I.1-15, SCH-I.1-16, SCH-I.1-17, SCH-I.1-18, SCH-I.1-19
 #[test]
 fn of_several_bounds_the_strictest_stays() {
     for (a, b, expected) in [
@@ -137,6 +144,7 @@ fn of_several_bounds_the_strictest_stays() {
     }
 }
 
+// Cases: SCH-I.1-20, SCH-I.1-21
 #[test]
 fn zero_is_a_bound_like_any_other() {
     let least = parse("Gte 0", None);
@@ -145,6 +153,7 @@ fn zero_is_a_bound_like_any_other() {
     assert!(most.contains("0") && most.contains("-1") && !most.contains("1"));
 }
 
+// Cases: SCH-I.1-24
 #[test]
 fn a_bound_beyond_the_integers_matches_nothing() {
     assert_eq!(shown(&parse("Gt 9223372036854775807", None)), "DoesNotExist");
@@ -159,6 +168,7 @@ fn a_bound_without_an_integer_matches_nothing() {
     }
 }
 
+// Cases: SCH-I.1-8, SCH-I.1-22, SCH-I.1-23
 #[test]
 fn any_is_an_allowed_value() {
     for (text, expected) in [
@@ -188,6 +198,7 @@ fn long_lists_are_cut_when_printed() {
     assert_eq!(min.to_string(), "k In [a] minValues 1");
 }
 
+// Cases: SCH-I.1-1
 #[test]
 fn aliases_become_the_stable_key() {
     for (alias, canonical) in labels::ALIASES {
@@ -205,6 +216,7 @@ fn with_min_values(mut entry: Entry, min_values: u32) -> Entry {
     entry
 }
 
+// Cases: SCH-A.5-3, SCH-A.5-4
 #[test]
 fn requirements_a_user_may_write_are_accepted() {
     for entry in [

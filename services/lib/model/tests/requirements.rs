@@ -30,6 +30,7 @@ impl IntoSet for Requirement {
     }
 }
 
+// Cases: SCH-I.2-2, SCH-I.2-3
 #[test]
 fn every_recorded_pair_is_compatible_as_in_the_reference() {
     let mut count = 0;
@@ -51,6 +52,7 @@ fn every_recorded_pair_is_compatible_as_in_the_reference() {
     assert!(count >= 15 * 15, "only {count} recorded pairs");
 }
 
+// Cases: SCH-I.2-3
 #[test]
 fn strictly_a_set_without_the_key_accepts_only_what_allows_its_absence() {
     let none = Requirements::new();
@@ -74,6 +76,7 @@ fn error_for(key: &str, existing: &Requirements) -> String {
         .to_string()
 }
 
+// Cases: SCH-I.2-4, SCH-I.2-5
 #[test]
 fn truncated_and_misspelt_keys_get_a_suggestion() {
     for (key, meant) in [
@@ -95,6 +98,7 @@ fn truncated_and_misspelt_keys_get_a_suggestion() {
     }
 }
 
+// Cases: SCH-I.2-6
 #[test]
 fn unknown_keys_get_no_suggestion() {
     for key in ["deployment", "example.com/unheard-of", "team"] {
@@ -143,6 +147,7 @@ fn both_sides_keep_their_place_whichever_set_is_larger() {
     }
 }
 
+// Cases: SCH-I.2-1
 #[test]
 fn aliased_labels_are_one_key() {
     for (alias, canonical) in labels::ALIASES {
@@ -177,6 +182,7 @@ fn an_undefined_key_behaves_as_exists() {
     assert_eq!(none.get_or_exists("tier"), Requirement::exists("tier"));
 }
 
+// Cases: SCH-I.2-7, SCH-I.2-8, SCH-I.2-9
 #[test]
 fn entries_are_written_in_order_of_the_keys() {
     let mut entries = vec![
@@ -206,6 +212,7 @@ fn entries_are_written_in_order_of_the_keys() {
     assert_eq!(Requirements::from_entries(&set.to_entries()), set);
 }
 
+// Cases: SCH-I.2-10
 #[test]
 fn the_printed_order_is_stable() {
     let forward = Requirements::from_labels([("b", "2"), ("a", "1"), ("c", "3")]);

@@ -26,6 +26,7 @@ fn min_of(lists: &[Resources]) -> Resources {
     lists.iter().cloned().reduce(|a, b| a.min(&b)).unwrap_or_default()
 }
 
+// Cases: SCH-K-16, SCH-K-17, SCH-K-18, SCH-K-19
 #[test]
 fn the_largest_of_each_resource_is_kept_whoever_names_it() {
     assert!(max_of(&[]).is_empty());
@@ -37,6 +38,7 @@ fn the_largest_of_each_resource_is_kept_whoever_names_it() {
     assert_eq!(max_of(&partial), list([(CPU, "1"), (MEMORY, "2Gi"), ("nvidia.com/gpu", "1")]));
 }
 
+// Cases: SCH-K-20, SCH-K-21, SCH-K-22, SCH-K-23
 #[test]
 fn the_smallest_is_taken_of_resources_that_all_name() {
     assert!(min_of(&[]).is_empty());
@@ -58,6 +60,7 @@ fn requests_fit_up_to_the_last_unit() {
     assert!(Resources::new().fits(&room));
 }
 
+// Cases: SCH-B.7-8
 #[test]
 fn a_zero_request_fits_even_where_the_resource_is_unknown() {
     let room = list([(CPU, "1")]);
@@ -116,6 +119,7 @@ fn sidecar(cpu: &str, memory: &str) -> Container {
     Container::sidecar(cpu_memory(cpu, memory))
 }
 
+// Cases: SCH-K-1, SCH-M.2-12, SCH-M.2-16
 #[test]
 fn containers_and_sidecars_add_up() {
     let parts = PodParts {
@@ -126,6 +130,7 @@ fn containers_and_sidecars_add_up() {
     check(&parts, "4", "4Gi");
 }
 
+// Cases: SCH-B.7-3, SCH-K-2
 #[test]
 fn a_small_init_container_is_covered_and_overhead_comes_on_top() {
     let parts = PodParts {
@@ -137,6 +142,7 @@ fn a_small_init_container_is_covered_and_overhead_comes_on_top() {
     check(&parts, "8", "3Gi");
 }
 
+// Cases: SCH-A.2-17, SCH-A.2-18, SCH-K-3, SCH-K-4
 #[test]
 fn an_init_container_after_a_sidecar_runs_beside_it() {
     let mut parts = PodParts {
@@ -149,6 +155,7 @@ fn an_init_container_after_a_sidecar_runs_beside_it() {
     check(&parts, "5", "5Gi");
 }
 
+// Cases: SCH-K-5, SCH-K-6, SCH-M.2-17, SCH-M.2-18
 #[test]
 fn an_init_container_runs_beside_every_sidecar_started_before_it() {
     let several = vec![sidecar("1", "1Gi"), sidecar("2", "2Gi"), sidecar("3", "3Gi")];
@@ -160,6 +167,7 @@ fn an_init_container_runs_beside_every_sidecar_started_before_it() {
     check(&parts, "7", "7Gi");
 }
 
+// Cases: SCH-B.7-11, SCH-K-7, SCH-M.2-13, SCH-M.2-19
 #[test]
 fn a_first_init_container_may_dominate_everything() {
     let parts = PodParts {
@@ -170,6 +178,7 @@ fn a_first_init_container_may_dominate_everything() {
     check(&parts, "25", "25Gi");
 }
 
+// Cases: SCH-A.2-16, SCH-K-8, SCH-M.2-15
 #[test]
 fn sidecars_and_init_containers_may_be_interleaved() {
     let parts = PodParts {
@@ -187,6 +196,7 @@ fn sidecars_and_init_containers_may_be_interleaved() {
     check(&parts, "9", "9Gi");
 }
 
+// Cases: SCH-K-9, SCH-K-10, SCH-K-11, SCH-K-12
 #[test]
 fn each_resource_has_its_own_dominating_moment() {
     let with_init = |init: Container, before: bool| {
@@ -200,6 +210,7 @@ fn each_resource_has_its_own_dominating_moment() {
     check(&with_init(container("1", "10Gi"), true), "3", "11Gi");
 }
 
+// Cases: SCH-A.2-19, SCH-K-13, SCH-K-14
 #[test]
 fn requests_of_the_pod_as_a_whole_win_for_the_resources_they_name() {
     let mut parts = PodParts {
@@ -216,6 +227,7 @@ fn requests_of_the_pod_as_a_whole_win_for_the_resources_they_name() {
     assert_eq!(parts.requests(), only_cpu, "devices cannot be set for a pod");
 }
 
+// Cases: SCH-K-15, SCH-K-73
 #[test]
 fn missing_requests_are_taken_from_limits() {
     let mut parts = PodParts::default();
@@ -227,6 +239,7 @@ fn missing_requests_are_taken_from_limits() {
     assert_eq!(own.requests, cpu_memory("1", "4Gi"));
 }
 
+// Cases: SCH-K-24, SCH-K-25, SCH-K-26
 #[test]
 fn during_a_resize_the_larger_of_old_and_new_counts() {
     let mut resized = container("1", "1Gi");

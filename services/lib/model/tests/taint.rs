@@ -16,6 +16,7 @@ fn toleration(key: &str, operator: &str, value: &str, effect: Option<Effect>) ->
     }
 }
 
+// Cases: SCH-A.5-6, SCH-C.10-2
 #[test]
 fn a_toleration_matches_by_key_operator_value_and_effect() {
     let gpu = taint("gpu", "a", Effect::NoSchedule);
@@ -85,6 +86,7 @@ fn relaxation_bears_soft_taints_and_no_others() {
     assert!(!soft.tolerates(&taint("a", "x", Effect::NoExecute)));
 }
 
+// Cases: CST-56, CST-57, SCH-H.7-2, SCH-I.3-1, SCH-I.3-2, SCH-I.3-3, SCH-I.3-4, SCH-I.3-5
 #[test]
 fn taints_of_a_starting_node_are_ephemeral() {
     use Effect::{NoExecute, NoSchedule, PreferNoSchedule};

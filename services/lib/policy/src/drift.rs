@@ -68,6 +68,7 @@ mod tests {
         }
     }
 
+    // Cases: DRC-19
     #[test]
     fn empty_nodes_go_first_and_then_the_longest_drifted() {
         let mut all = [
@@ -85,6 +86,7 @@ mod tests {
         FixedPool { replicas, limit, active: replicas, ..FixedPool::default() }
     }
 
+    // Cases: SDR-1, SDR-4, SDR-5, SDR-6, SDR-10, SDR-11
     #[test]
     fn a_fixed_pool_is_replaced_as_far_as_budget_and_limit_have_room() {
         assert_eq!(pool(10, Some(20)).grant(10, 3), 3, "the budget");
@@ -96,6 +98,7 @@ mod tests {
         assert_eq!(pool(0, Some(5)).grant(0, 5), 0, "no replicas");
     }
 
+    // Cases: SDR-8
     #[test]
     fn a_fixed_pool_above_its_replicas_shrinks_first() {
         assert_eq!(FixedPool { active: 11, ..pool(10, None) }.grant(5, 5), 0);
@@ -104,6 +107,7 @@ mod tests {
         assert_eq!(FixedPool { active: 10, replacing: 1, ..pool(10, None) }.grant(5, 5), 0);
     }
 
+    // Cases: SDR-7
     #[test]
     fn a_fixed_pool_goes_on_by_the_room_it_has() {
         // Three of headroom: three are replaced, and while the old ones leave there is none.

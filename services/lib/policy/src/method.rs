@@ -185,6 +185,7 @@ mod tests {
         assert!("empty".parse::<Reason>().is_err(), "the API's spelling counts");
     }
 
+    // Cases: EMP-19, MUL-4
     #[test]
     fn only_drift_may_start_against_pods_and_without_a_second_look() {
         for method in Method::ALL {

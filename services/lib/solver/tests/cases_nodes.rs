@@ -12,6 +12,7 @@ fn first_existing(plan: &solver::Plan) -> &str {
     &plan.existing[0].node
 }
 
+// Cases: SCH-B.9-1, SCH-B.9-2
 #[test]
 fn capacity_that_exists_comes_before_new_nodes() {
     let plan = default_cluster().node(node("n")).pods(pod("a").cpu("10m").times(100)).plan();
@@ -20,6 +21,7 @@ fn capacity_that_exists_comes_before_new_nodes() {
     assert_eq!((plan.new_nodes.len(), placed(&plan)), (1, 2));
 }
 
+// Cases: DEL-18, SCH-B.8-19, SCH-B.9-3
 #[test]
 fn initialised_nodes_come_before_starting_ones() {
     let plan = default_cluster()
@@ -30,6 +32,8 @@ fn initialised_nodes_come_before_starting_ones() {
     assert_eq!(first_existing(&plan), "z-ready");
 }
 
+// Cases: CST-56, CST-58, CST-59, CST-60, SCH-B.8-9, SCH-B.8-10, SCH-B.8-11, SCH-B.8-12, SCH-H.7-1, SCH-H.7-3, SCH-H.7-4
+// Cases: SCH-H.7-5
 #[test]
 fn taints_of_a_starting_node_are_expected_to_go() {
     let starting =
@@ -57,6 +61,7 @@ fn a_node_lacks_the_labels_that_it_lacks() {
     assert_eq!(placed(&plan), 0);
 }
 
+// Cases: CST-24, SCH-B.8-14, SCH-H.3-10
 #[test]
 fn daemons_that_still_have_to_start_are_taken_off() {
     let with = |cpu: &str, running: bool| {
@@ -73,6 +78,7 @@ fn daemons_that_still_have_to_start_are_taken_off() {
     assert_eq!((with("3", true), with("3500m", true)), (1, 0));
 }
 
+// Cases: SCH-B.11-1, SCH-B.11-2, SCH-H.2-1
 #[test]
 fn attach_limits_count_claims_once() {
     let ebs = Some("ebs.csi.aws.com");
@@ -95,6 +101,7 @@ fn attach_limits_count_claims_once() {
     assert_eq!(shared.existing[0].pods.len(), 50);
 }
 
+// Cases: SCH-A.7-9, SCH-A.7-11, SCH-A.7-17, SCH-A.7-18
 #[test]
 fn volumes_decide_the_zone_of_the_node_and_not_of_the_pod() {
     let zones23 = || vec![is(ZONE, &ZONES[1..])];
@@ -109,6 +116,7 @@ fn volumes_decide_the_zone_of_the_node_and_not_of_the_pod() {
     assert_eq!(placed(&plan), 0, "a volume of one node cannot be used on a new one");
 }
 
+// Cases: SCH-B.11-4, SCH-B.11-7
 #[test]
 fn alternatives_of_volumes_spread_with_anti_affinity() {
     let either = || vec![is(ZONE, &ZONES[..1]), is(ZONE, &ZONES[1..2])];
@@ -142,6 +150,7 @@ fn reserved_types() -> Vec<model::catalog::InstanceType> {
     ]
 }
 
+// Cases: SCH-B.14-1, SCH-E-1, SCH-E-3, SCH-E-6, SCH-E-8
 #[test]
 fn reserved_capacity_is_used_first_and_never_twice() {
     let plan =
@@ -157,6 +166,7 @@ fn reserved_capacity_is_used_first_and_never_twice() {
     assert!(!bought.requirements.get(CAPACITY_TYPE).unwrap().contains("reserved"));
 }
 
+// Cases: SCH-B.14-2, SCH-E-20
 #[test]
 fn a_reservation_shared_by_two_pools_is_not_given_twice() {
     let types = std::sync::Arc::new(reserved_types());
@@ -179,6 +189,7 @@ fn a_reservation_shared_by_two_pools_is_not_given_twice() {
     assert_eq!((ids.len(), all), (2, 2));
 }
 
+// Cases: SCH-B.14-7, SCH-E-2, SCH-E-4
 #[test]
 fn reserved_only_pods_share_a_reserved_node() {
     let plan = cluster()
@@ -202,6 +213,7 @@ fn spot_is_launched_before_on_demand_at_the_same_price() {
     assert_eq!(plan.new_nodes[0].launch.capacity_type, CapacityType::Spot);
 }
 
+// Cases: SCH-A.2-15
 #[test]
 fn pods_of_deleting_nodes_get_new_places_and_nothing_goes_there() {
     let plan = default_cluster()
@@ -215,6 +227,7 @@ fn pods_of_deleting_nodes_get_new_places_and_nothing_goes_there() {
     assert_eq!(placed(&plan), 5);
 }
 
+// Cases: DEL-4
 #[test]
 fn a_removal_moves_pods_to_the_rest_or_to_new_nodes() {
     let snapshot = default_cluster()
@@ -234,6 +247,7 @@ fn a_removal_moves_pods_to_the_rest_or_to_new_nodes() {
     assert_eq!(plan, again, "the snapshot is untouched");
 }
 
+// Cases: TOP-2
 #[test]
 fn moved_pods_do_not_count_where_they_were() {
     let on: &[(&str, &str)] = &[("app", "web")];
@@ -249,6 +263,7 @@ fn moved_pods_do_not_count_where_they_were() {
     assert_eq!(first_existing(&plan), "c");
 }
 
+// Cases: DEL-15
 #[test]
 fn settling_nodes_accept_pending_pods_but_not_moved_ones() {
     let snapshot = || {

@@ -36,6 +36,7 @@ fn listed() -> MicroDollars {
     kind.offerings.iter().find(on_demand).expect("an offering").price
 }
 
+// Cases: BAL-39
 #[test]
 fn a_node_costs_what_its_own_pool_pays() {
     let dollars = |dollars| MicroDollars::from_f64(dollars);

@@ -22,6 +22,7 @@ fn does_not_schedule(pod: PodBuilder) -> String {
     plan.unschedulable[0].why.to_string()
 }
 
+// Cases: SCH-A.2-1, SCH-A.6-1, SCH-B.7-1, SCH-D-1
 #[test]
 fn one_pod_gets_one_node_of_the_cheapest_type_that_holds_it() {
     let plan = default_cluster().pod(pod("a").cpu("1").memory("1Gi")).plan();
@@ -33,6 +34,7 @@ fn one_pod_gets_one_node_of_the_cheapest_type_that_holds_it() {
     assert_eq!(&*node.instance_types[0], "small-instance-type", "cheapest first");
 }
 
+// Cases: SCH-A.2-10, SCH-A.9-1, SCH-B.2-6, SCH-B.3-5
 #[test]
 fn selectors_on_known_labels_are_honoured() {
     schedules(pod("a").select("karpenter.sh/nodepool", "default"));
@@ -44,6 +46,7 @@ fn selectors_on_known_labels_are_honoured() {
     schedules(pod("a").select("beta.kubernetes.io/arch", "arm64"));
 }
 
+// Cases: SCH-A.2-10, SCH-B.2-3, SCH-B.2-4
 #[test]
 fn selectors_on_unknown_values_and_labels_leave_the_pod_over() {
     for (key, value) in [
@@ -60,6 +63,7 @@ fn selectors_on_unknown_values_and_labels_leave_the_pod_over() {
     }
 }
 
+// Cases: SCH-B.1-3, SCH-B.4-2, SCH-B.4-3, SCH-B.4-4, SCH-B.4-5
 #[test]
 fn operators_on_an_undefined_label_need_its_absence() {
     does_not_schedule(pod("a").or_requires(requires("test-key", Operator::In, &["x"])));
@@ -68,6 +72,7 @@ fn operators_on_an_undefined_label_need_its_absence() {
     schedules(pod("a").or_requires(requires("test-key", Operator::DoesNotExist, &[])));
 }
 
+// Cases: SCH-B.1-2, SCH-B.1-5, SCH-B.4-7, SCH-B.4-8, SCH-B.4-9, SCH-B.4-10, SCH-B.4-11, SCH-B.4-12
 #[test]
 fn operators_on_a_label_of_the_pool_see_its_values() {
     let case = |operator, values: &[&str]| {
@@ -85,6 +90,7 @@ fn operators_on_a_label_of_the_pool_see_its_values() {
     assert_eq!(case(Operator::NotIn, &["another"]), 1);
 }
 
+// Cases: SCH-B.4-13, SCH-B.4-14
 #[test]
 fn pods_that_agree_on_an_open_label_share_a_node_and_others_do_not() {
     let both = || pool("default").requires("test-key", Operator::In, &["test-value", "another"]);
@@ -103,6 +109,7 @@ fn pods_that_agree_on_an_open_label_share_a_node_and_others_do_not() {
     assert_eq!(apart.new_nodes.len(), 2);
 }
 
+// Cases: SCH-B.2-7, SCH-B.2-8, SCH-B.2-9, SCH-B.2-10
 #[test]
 fn bounds_on_integers_select_types() {
     let case = |operator, value: &str| {
@@ -116,6 +123,7 @@ fn bounds_on_integers_select_types() {
     assert_eq!(case(Operator::Lte, "2"), "small-instance-type");
 }
 
+// Cases: SCH-A.2-12, SCH-B.6-2, SCH-B.6-6, SCH-B.6-8, SCH-B.6-9
 #[test]
 fn incompatible_pods_get_nodes_of_their_own() {
     let two = |a: PodBuilder, b: PodBuilder| default_cluster().pod(a).pod(b).plan().new_nodes.len();
@@ -131,16 +139,19 @@ fn incompatible_pods_get_nodes_of_their_own() {
     );
 }
 
+// Cases: SCH-B.6-10
 #[test]
 fn a_pod_that_needs_two_devices_of_different_types_is_left_over() {
     does_not_schedule(pod("a").request("fake.com/vendor-a", "1").request("fake.com/vendor-b", "1"));
 }
 
+// Cases: SCH-B.7-8
 #[test]
 fn a_zero_request_of_an_unknown_resource_is_met_everywhere() {
     schedules(pod("a").request("foo.com/resource", "0"));
 }
 
+// Cases: SCH-B.6-13, SCH-B.6-14
 #[test]
 fn types_of_an_optional_label_follow_exists_and_does_not_exist() {
     let case = |operator| {
@@ -154,6 +165,7 @@ fn types_of_an_optional_label_follow_exists_and_does_not_exist() {
     assert_eq!(case(Operator::DoesNotExist), "fake-it-0");
 }
 
+// Cases: SCH-B.6-1
 #[test]
 fn the_reason_names_the_nearest_miss() {
     let why = does_not_schedule(pod("a").request("fake.com/vendor-a", "16"));
@@ -164,6 +176,7 @@ fn the_reason_names_the_nearest_miss() {
     assert!(why.contains("foo"), "{why}");
 }
 
+// Cases: SCH-A.3-2, SCH-A.3-3, SCH-A.3-4
 #[test]
 fn limits_stop_at_what_is_left() {
     let with_limit = |cpu: &str, pods: Vec<PodBuilder>| {
@@ -179,6 +192,7 @@ fn limits_stop_at_what_is_left() {
     assert_eq!(with_limit("3", vec![apart("a"), apart("b")]), 1);
 }
 
+// Cases: SCH-A.3-1
 #[test]
 fn usage_of_nodes_that_exist_counts_against_limits() {
     let plan = cluster()
@@ -194,6 +208,7 @@ fn usage_of_nodes_that_exist_counts_against_limits() {
     );
 }
 
+// Cases: SCH-A.3-7
 #[test]
 fn the_number_of_nodes_is_limited_within_one_batch() {
     let plan = cluster()
@@ -213,6 +228,8 @@ fn many_small_pods_reach_their_limit_in_one_batch() {
     assert_eq!(placed(&plan), 8, "{:?}", plan.unschedulable.first().map(|u| u.why.to_string()));
 }
 
+// Cases: SCH-A.4-1, SCH-A.4-3, SCH-A.4-4, SCH-A.4-11, SCH-A.4-12, SCH-A.4-14, SCH-A.4-16, SCH-A.4-18, SCH-A.4-20, SCH-B.8-16
+// Cases: SCH-C.10-3
 #[test]
 fn daemons_take_their_share_of_every_node_that_they_run_on() {
     let with_daemon = |daemon: PodBuilder, pool: PoolBuilder| {
@@ -247,6 +264,7 @@ fn daemons_take_their_share_of_every_node_that_they_run_on() {
     );
 }
 
+// Cases: SCH-A.6-8, SCH-A.6-9, SCH-A.6-10
 #[test]
 fn daemon_overhead_is_in_the_requests_of_a_node_once() {
     let plan = default_cluster()
@@ -257,6 +275,7 @@ fn daemon_overhead_is_in_the_requests_of_a_node_once() {
     assert_eq!(plan.new_nodes[0].requests, resources(&[("cpu", "3"), ("memory", "3Mi"), ("pods", "3")]));
 }
 
+// Cases: SCH-A.4-2, SCH-A.4-21
 #[test]
 fn a_host_port_of_a_daemon_is_taken_on_its_nodes_only() {
     let plan = default_cluster().daemon(pod("d").host_port(8080)).pod(pod("a").host_port(8080)).plan();
@@ -269,12 +288,14 @@ fn a_host_port_of_a_daemon_is_taken_on_its_nodes_only() {
     assert_eq!(placed(&plan), 1);
 }
 
+// Cases: SCH-B.8-20
 #[test]
 fn pods_with_the_same_host_port_get_two_nodes() {
     let plan = default_cluster().pods(pod("a").host_port(8080).times(2)).plan();
     assert_eq!(plan.new_nodes.len(), 2);
 }
 
+// Cases: SCH-A.9-1, SCH-A.9-4, SCH-A.9-5, SCH-K-70
 #[test]
 fn the_heaviest_pool_is_used_first() {
     let plan = cluster()
@@ -292,6 +313,7 @@ fn the_heaviest_pool_is_used_first() {
     assert_eq!(&*explicit.new_nodes[0].pool, "light");
 }
 
+// Cases: SCH-A.9-6, SCH-A.9-7
 #[test]
 fn pools_of_fixed_size_get_no_new_nodes() {
     let plan = cluster().pool(pool("static").fixed_size()).pod(pod("a")).plan();
@@ -301,6 +323,7 @@ fn pools_of_fixed_size_get_no_new_nodes() {
     assert_eq!(&*plan.new_nodes[0].pool, "dynamic");
 }
 
+// Cases: SCH-A.5-6, SCH-C.10-2
 #[test]
 fn taints_of_a_pool_need_a_toleration() {
     let tainted = || cluster().pool(pool("default").taint("key", "value", Effect::NoSchedule));
@@ -317,6 +340,7 @@ fn taints_of_a_pool_need_a_toleration() {
     );
 }
 
+// Cases: SCH-B.15-3
 #[test]
 fn a_pool_that_excludes_everything_says_so_and_pods_still_use_nodes_that_exist() {
     let impossible = || {
@@ -336,6 +360,7 @@ fn a_pool_that_excludes_everything_says_so_and_pods_still_use_nodes_that_exist()
     assert_eq!(plan.existing.len(), 1);
 }
 
+// Cases: SCH-A.8-1, SCH-A.8-2, SCH-B.2-11, SCH-B.5-1, SCH-B.5-2
 #[test]
 fn or_terms_are_tried_until_one_works() {
     let plan = default_cluster()
@@ -351,6 +376,7 @@ fn or_terms_are_tried_until_one_works() {
     does_not_schedule(pod("a").or_requires(is(ZONE, &["unknown"])));
 }
 
+// Cases: SCH-A.8-3, SCH-A.8-4, SCH-A.8-7, SCH-B.5-4
 #[test]
 fn lighter_preferences_count_once_heavier_ones_are_dropped() {
     let preferring = || {
@@ -366,6 +392,7 @@ fn lighter_preferences_count_once_heavier_ones_are_dropped() {
     assert_eq!(zone_of(&plan.new_nodes[0]), None, "ignored preferences pin nothing");
 }
 
+// Cases: SCH-B.5-5
 #[test]
 fn a_preference_against_a_requirement_is_dropped() {
     let plan =
@@ -373,6 +400,7 @@ fn a_preference_against_a_requirement_is_dropped() {
     assert_eq!(zone_of(&plan.new_nodes[0]).as_deref(), Some("test-zone-3"));
 }
 
+// Cases: SCH-A.8-3, SCH-A.8-5, SCH-A.9-3, SCH-B.5-3
 #[test]
 fn soft_taints_are_put_up_with_last() {
     let soft = || pool("soft").taint("soft", "", Effect::PreferNoSchedule).weight(100);
@@ -395,6 +423,7 @@ fn unavailable_offerings_are_not_used() {
     assert_eq!(type_names(&plan.new_nodes[0]), ["dear"]);
 }
 
+// Cases: SCH-A.10-1, SCH-A.10-2, SCH-A.10-3, SCH-D-33
 #[test]
 fn min_values_strict_refuses_and_best_effort_lowers_them() {
     let types = || vec![instance_type("one").price(0.1).build(), instance_type("two").build()];
@@ -412,6 +441,7 @@ fn min_values_strict_refuses_and_best_effort_lowers_them() {
     assert_eq!(&*plan.new_nodes[0].pool, "default", "the heavier pool is relaxed rather than passed over");
 }
 
+// Cases: SCH-D-26
 #[test]
 fn min_values_keep_pods_apart_that_would_leave_too_few_types() {
     let types = vec![
@@ -434,6 +464,7 @@ fn at_most_as_many_types_as_allowed_are_listed_and_the_cheapest_are_kept() {
     assert_eq!(type_names(&plan.new_nodes[0]), ["fake-it-0", "fake-it-1", "fake-it-2"]);
 }
 
+// Cases: SCH-A.7-1, SCH-A.7-6, SCH-A.7-7, SCH-A.7-8
 #[test]
 fn rejected_pods_are_reported_and_disturb_nothing() {
     let plan = default_cluster()
@@ -508,6 +539,7 @@ fn a_list_of_types_that_is_cut_keeps_what_the_node_would_be_launched_as() {
     assert_eq!(type_names(node), [&*node.launch.instance_type]);
 }
 
+// Cases: SCH-D-34
 #[test]
 fn a_list_that_cannot_hold_enough_values_makes_no_node_or_says_that_it_fell_short() {
     let strict = wants_three_families(2, MinValuesPolicy::Strict);

@@ -15,6 +15,7 @@ fn web(name: &str) -> PodBuilder {
     pod(name).app("web").cpu("100m")
 }
 
+// Cases: SCH-C.1-1
 #[test]
 fn an_unknown_key_leaves_only_that_pod_over() {
     let plan = default_cluster().pod(web("a").spread(spread("unknown", 1, APP))).pod(pod("b")).plan();
@@ -22,6 +23,7 @@ fn an_unknown_key_leaves_only_that_pod_over() {
     assert_eq!(placed(&plan), 1);
 }
 
+// Cases: SCH-C.1-3, SCH-C.2-14
 #[test]
 fn no_selector_spreads_nothing() {
     let plan = default_cluster()
@@ -34,6 +36,7 @@ fn no_selector_spreads_nothing() {
     assert_eq!(plan.new_nodes.len(), 1);
 }
 
+// Cases: SCH-C.2-1, SCH-C.2-3, SCH-C.2-4, SCH-C.2-5
 #[test]
 fn zonal_spread_balances_over_the_zones_that_the_pool_can_make() {
     let case = |pool: PoolBuilder| {
@@ -45,6 +48,7 @@ fn zonal_spread_balances_over_the_zones_that_the_pool_can_make() {
     assert_eq!(case(pool("default").label(ZONE, ZONES[0])), [4]);
 }
 
+// Cases: SCH-C.2-7
 #[test]
 fn two_pools_of_one_zone_each_share_the_spread() {
     let plan = cluster()
@@ -55,6 +59,7 @@ fn two_pools_of_one_zone_each_share_the_spread() {
     assert_eq!(skew(&plan, ZONE), [2, 2]);
 }
 
+// Cases: SCH-C.2-8, SCH-C.2-11, SCH-C.2-12
 #[test]
 fn pods_that_run_count_and_domains_out_of_reach_hold_the_minimum_down() {
     let plan = cluster()
@@ -98,6 +103,7 @@ fn zones_of_pools_whose_limits_are_used_up_hold_no_minimum_down() {
     assert_eq!(skew(&plan, ZONE), [2, 2]);
 }
 
+// Cases: SCH-C.2-13
 #[test]
 fn pods_that_do_not_count_are_not_counted() {
     let plan = default_cluster()
@@ -116,6 +122,7 @@ fn pods_that_do_not_count_are_not_counted() {
     assert_eq!(zones, [ZONES[0], ZONES[2]]);
 }
 
+// Cases: SCH-C.2-16, SCH-C.2-17, SCH-C.2-18
 #[test]
 fn too_few_domains_for_min_domains_hold_the_minimum_at_zero() {
     let with = |least: u32, zones: &[&str], count| {
@@ -132,6 +139,7 @@ fn too_few_domains_for_min_domains_hold_the_minimum_at_zero() {
     assert_eq!(with(2, &ZONES, 11), [3, 4, 4]);
 }
 
+// Cases: SCH-C.3-1, SCH-C.3-2
 #[test]
 fn hostname_spread_makes_a_node_for_every_share() {
     let case = |skew| {
@@ -141,6 +149,7 @@ fn hostname_spread_makes_a_node_for_every_share() {
     assert_eq!(case(4), [4]);
 }
 
+// Cases: SCH-C.3-3
 #[test]
 fn two_apps_spread_over_the_same_nodes() {
     let other: &[(&str, &str)] = &[("app", "other")];
@@ -151,12 +160,14 @@ fn two_apps_spread_over_the_same_nodes() {
     assert_eq!(pods_per_node(&plan), [2, 2]);
 }
 
+// Cases: SCH-C.2-15, SCH-C.4-7
 #[test]
 fn a_pod_outside_its_own_selector_may_pile_up() {
     let plan = default_cluster().pods(pod("a").spread(spread(HOST, 1, APP)).times(5)).plan();
     assert_eq!(pods_per_node(&plan), [5]);
 }
 
+// Cases: SCH-C.4-1
 #[test]
 fn capacity_types_and_architectures_are_domains_too() {
     let plan = default_cluster().pods(web("a").spread(spread(CAPACITY_TYPE, 1, APP)).times(4)).plan();
@@ -166,6 +177,7 @@ fn capacity_types_and_architectures_are_domains_too() {
     assert_eq!(skew(&plan, arch), [2, 2]);
 }
 
+// Cases: SCH-C.5-2
 #[test]
 fn spread_over_a_label_of_the_pools_follows_their_values() {
     let values = ["1", "2", "3", "4"];
@@ -186,6 +198,7 @@ fn spread_over_a_label_of_the_pools_follows_their_values() {
     assert_eq!(skew(&plan, CAPACITY_TYPE), [4, 16]);
 }
 
+// Cases: SCH-C.5-1
 #[test]
 fn zone_and_hostname_spread_hold_together() {
     let plan = default_cluster()
@@ -195,6 +208,7 @@ fn zone_and_hostname_spread_hold_together() {
     assert!(plan.new_nodes.iter().all(|n| n.pods.len() <= 3));
 }
 
+// Cases: SCH-C.5-5
 #[test]
 fn capacity_type_and_zone_spread_hold_together() {
     let plan = default_cluster()
@@ -205,6 +219,7 @@ fn capacity_type_and_zone_spread_hold_together() {
     assert_eq!(skew(&plan, ZONE), [4, 4, 4]);
 }
 
+// Cases: SCH-A.8-8, SCH-C.4-4
 #[test]
 fn schedule_anyway_gives_way_and_ignore_ignores_it() {
     let soft = || {
@@ -221,6 +236,7 @@ fn schedule_anyway_gives_way_and_ignore_ignores_it() {
     assert_eq!(pods_per_node(&plan), [5]);
 }
 
+// Cases: SCH-C.6-1, SCH-C.6-2
 #[test]
 fn match_label_keys_spread_each_revision_by_itself() {
     let mut constraint = spread(HOST, 1, APP);
@@ -232,6 +248,7 @@ fn match_label_keys_spread_each_revision_by_itself() {
     assert_eq!(pods_per_node(&plan), [2, 2]);
 }
 
+// Cases: SCH-C.6-3, SCH-C.6-4
 #[test]
 fn taints_policy_decides_whether_tainted_domains_count() {
     let case = |policy| {
@@ -248,6 +265,7 @@ fn taints_policy_decides_whether_tainted_domains_count() {
     assert_eq!(case(NodeInclusionPolicy::Honor), 5);
 }
 
+// Cases: SCH-C.6-8, SCH-C.6-9
 #[test]
 fn affinity_policy_decides_whether_domains_out_of_reach_count() {
     let case = |policy| {
@@ -264,6 +282,7 @@ fn affinity_policy_decides_whether_domains_out_of_reach_count() {
     assert_eq!(case(NodeInclusionPolicy::Honor), 5);
 }
 
+// Cases: SCH-C.7-1, SCH-C.7-2
 #[test]
 fn the_pods_own_zones_bound_its_spread() {
     let plan = default_cluster()
@@ -277,6 +296,7 @@ fn the_pods_own_zones_bound_its_spread() {
     assert_eq!(skew(&plan, ZONE), [5, 5]);
 }
 
+// Cases: SCH-C.8-4, SCH-C.8-7
 #[test]
 fn self_affinity_keeps_pods_on_one_node_or_in_one_zone() {
     let plan = default_cluster().pods(web("a").with(term(HOST, APP)).times(3)).plan();
@@ -285,6 +305,7 @@ fn self_affinity_keeps_pods_on_one_node_or_in_one_zone() {
     assert_eq!(skew(&plan, ZONE), [12]);
 }
 
+// Cases: SCH-C.8-5
 #[test]
 fn what_does_not_fit_beside_its_own_kind_is_left_over() {
     let plan = default_cluster().pods(web("a").with(term(HOST, APP)).times(10)).plan();
@@ -292,6 +313,7 @@ fn what_does_not_fit_beside_its_own_kind_is_left_over() {
     assert_eq!(plan.unschedulable.len(), 5);
 }
 
+// Cases: SCH-C.8-10, SCH-C.8-23
 #[test]
 fn affinity_to_nothing_leaves_the_pod_over_and_a_preference_does_not() {
     let plan = default_cluster().pod(pod("a").with(term(HOST, APP))).plan();
@@ -300,6 +322,7 @@ fn affinity_to_nothing_leaves_the_pod_over_and_a_preference_does_not() {
     assert_eq!(placed(&plan), 1);
 }
 
+// Cases: SCH-C.8-2, SCH-C.8-24
 #[test]
 fn affinity_follows_its_target_whatever_the_order() {
     // The follower is larger, so it is tried first.
@@ -315,6 +338,7 @@ fn affinity_follows_its_target_whatever_the_order() {
     assert!(zones.iter().all(|z| z.is_some() && *z == zones[0]), "{zones:?}");
 }
 
+// Cases: SCH-C.8-26
 #[test]
 fn chains_of_affinity_resolve_in_one_batch() {
     let link = |name: &'static str, to: &'static str| pod(name).app(name).with(term(HOST, &[("app", to)]));
@@ -327,6 +351,7 @@ fn chains_of_affinity_resolve_in_one_batch() {
     assert_eq!(pods_per_node(&plan), [4]);
 }
 
+// Cases: SCH-C.8-12
 #[test]
 fn host_anti_affinity_works_in_both_directions_and_orders() {
     for (first, second) in [("1", "100m"), ("100m", "1")] {
@@ -338,6 +363,7 @@ fn host_anti_affinity_works_in_both_directions_and_orders() {
     }
 }
 
+// Cases: SCH-C.8-13, SCH-C.8-22
 #[test]
 fn zonal_self_anti_affinity_places_one_pod_in_every_zone_at_once() {
     let plan = default_cluster().pods(web("a").apart_from(term(ZONE, APP)).times(4)).plan();
@@ -350,6 +376,7 @@ fn zonal_self_anti_affinity_places_one_pod_in_every_zone_at_once() {
     );
 }
 
+// Cases: SCH-C.8-18
 #[test]
 fn targets_of_zonal_anti_affinity_are_kept_away_from_those_who_state_it() {
     for (states, target) in [("1", "100m"), ("100m", "1")] {
@@ -363,6 +390,7 @@ fn targets_of_zonal_anti_affinity_are_kept_away_from_those_who_state_it() {
     }
 }
 
+// Cases: CST-29, SCH-C.8-19, SCH-H.4-1
 #[test]
 fn running_pods_that_state_anti_affinity_keep_their_targets_away() {
     let with = |zones: &[&str]| {
@@ -379,6 +407,7 @@ fn running_pods_that_state_anti_affinity_keep_their_targets_away() {
     assert_eq!(zone_of(&plan.new_nodes[0]).as_deref(), Some(ZONES[2]));
 }
 
+// Cases: CST-30, SCH-C.8-11
 #[test]
 fn preferred_anti_affinity_never_blocks() {
     let mut all = default_cluster();
@@ -389,6 +418,7 @@ fn preferred_anti_affinity_never_blocks() {
     assert_eq!(placed(&plan), 10);
 }
 
+// Cases: SCH-A.8-9
 #[test]
 fn respected_preferences_rather_open_nodes_than_break() {
     let apart = || default_cluster().pods(web("a").rather_apart_from(10, term(HOST, APP)).times(4));
@@ -397,6 +427,7 @@ fn respected_preferences_rather_open_nodes_than_break() {
     assert_eq!(pods_per_node(&apart().plan_with(&ignore)), [4]);
 }
 
+// Cases: SCH-C.8-28, SCH-C.8-29, SCH-C.8-30
 #[test]
 fn affinity_respects_namespaces() {
     let case = |namespaces: &[&str], selector: Option<LabelSelector>| {
@@ -428,6 +459,7 @@ fn two_rules_on_one_key_choose_a_common_domain() {
     assert_eq!(zone_of(&plan.new_nodes[0]).as_deref(), Some(ZONES[1]));
 }
 
+// Cases: SCH-C.10-5
 #[test]
 fn a_volume_zone_does_not_shrink_the_spread() {
     let mut constraint = spread(ZONE, 1, APP);
@@ -586,6 +618,7 @@ fn only_the_first_of_its_kind_may_be_alone() {
 }
 
 /// The first of its kind decides the zone for all: it must not take one, however cheap, that the others may not enter.
+// Cases: SCH-B.2-6, SCH-C.8-8
 #[test]
 fn the_first_of_its_kind_goes_where_the_others_can_follow() {
     for zone in ZONES {

@@ -79,6 +79,7 @@ fn report(problems: Vec<(u64, String)>, tried: u64) {
     assert!(text.is_empty(), "{} of {tried} cases:\n{}", text.len(), text.join("\n"));
 }
 
+// Cases: SCH-A.6-3, SCH-D-3, SCH-D-11, SCH-D-12, SCH-D-13, SCH-D-15, SCH-D-17, SCH-D-24
 #[test]
 fn plans_of_random_clusters_break_no_rule() {
     let tried = cases(250);
@@ -90,6 +91,7 @@ fn plans_of_random_clusters_break_no_rule() {
     report((0..tried).filter_map(ask).collect(), tried);
 }
 
+// Cases: DEL-14, TOP-1, TOP-2
 #[test]
 fn plans_of_clusters_that_lose_nodes_break_no_rule() {
     let tried = cases(150);
@@ -237,6 +239,7 @@ fn plans_of_snapshots_that_were_changed_break_no_rule() {
 }
 
 /// What-ifs that leave out pending pods without a place put all other pods where they would be otherwise.
+// Cases: DEL-19
 #[test]
 fn pending_pods_without_a_place_change_no_what_if() {
     for seed in 0..cases(400) {

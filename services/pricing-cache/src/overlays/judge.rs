@@ -149,6 +149,7 @@ mod tests {
     const ZONE: &str = "topology.kubernetes.io/zone";
     const CAPACITY_TYPE: &str = "karpenter.sh/capacity-type";
 
+    // Cases: SCH-O-2
     #[test]
     fn a_single_overlay_is_valid() {
         let one = [overlay("one", &json!({"requirements": on(TYPE, &["small"]), "price": "1.02"}))];
@@ -156,6 +157,7 @@ mod tests {
         assert_eq!(refused(&one, Vec::new()), (vec![], vec![]), "also without any NodePool");
     }
 
+    // Cases: SCH-O-3, SCH-O-4, SCH-O-31, SCH-O-32, SCH-O-52
     #[test]
     fn an_overlay_that_asks_for_what_cannot_be_is_invalid_and_has_no_effect() {
         for spec in [
@@ -169,6 +171,7 @@ mod tests {
         }
     }
 
+    // Cases: SCH-O-5, SCH-O-7, SCH-O-8, SCH-O-10, SCH-O-11, SCH-O-12, SCH-O-13, SCH-O-14, SCH-O-19, SCH-O-21
     #[test]
     fn of_two_that_meet_at_equal_weight_the_one_with_the_smaller_name_is_refused() {
         let price = |key: &str, values: &[&str]| json!({"requirements": on(key, values), "price": "1"});
@@ -188,6 +191,7 @@ mod tests {
         }
     }
 
+    // Cases: SCH-O-6, SCH-O-9, SCH-O-15, SCH-O-16, SCH-O-17, SCH-O-18, SCH-O-24
     #[test]
     fn those_that_never_meet_or_differ_in_weight_are_all_valid() {
         let price = |key: &str, values: &[&str]| json!({"requirements": on(key, values), "price": "1"});
@@ -211,6 +215,7 @@ mod tests {
         }
     }
 
+    // Cases: SCH-O-20
     #[test]
     fn among_three_only_the_one_that_clashes_fails() {
         let price = |values: &[&str]| json!({"requirements": on(TYPE, values), "price": "1"});
@@ -222,6 +227,7 @@ mod tests {
         assert_eq!(refused(&three, vec![pool("default", &[])]).0, ["a"]);
     }
 
+    // Cases: SCH-O-27, SCH-O-28, SCH-O-47, SCH-O-48
     #[test]
     fn overlays_for_different_pools_do_not_meet() {
         let of = |pool: &str| json!({"requirements": on("karpenter.sh/nodepool", &[pool]), "price": "1"});

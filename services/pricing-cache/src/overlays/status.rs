@@ -66,6 +66,7 @@ mod tests {
         all.iter().find(|c| c["type"] == kind).unwrap()
     }
 
+    // Cases: SCH-O-3, SCH-O-4
     #[test]
     fn a_verdict_is_stated_once_and_ready_follows_it() {
         let mut object = object();

@@ -94,6 +94,7 @@ mod tests {
         .unwrap()
     }
 
+    // Cases: SCH-M.1-5, SCH-M.1-6, SCH-M.1-7
     #[test]
     fn an_empty_group_means_apps_and_other_kinds_are_refused_by_name() {
         let own = buffer(json!({"scalableRef": {"kind": "StatefulSet", "name": "db"}}));
@@ -106,6 +107,7 @@ mod tests {
         assert_eq!(reference(&buffer(json!({}))).unwrap_err().reason(), "ResolutionFailed");
     }
 
+    // Cases: SCH-M.1-15, SCH-M.2-21, SCH-M.2-22, SCH-M.3-4
     #[test]
     fn placeholders_follow_the_larger_of_number_and_share_and_carry_no_volumes() {
         let template: PodTemplateSpec = serde_json::from_value(json!({"spec": {

@@ -81,6 +81,7 @@ mod tests {
         (PROVISIONING.to_owned(), status.to_owned(), reason.to_owned())
     }
 
+    // Cases: SCH-M.4-13, SCH-M.4-14, SCH-M.4-16, SCH-M.4-17
     #[test]
     fn it_says_whether_its_room_is_there() {
         let fits = findings(Ok(2), Some(Placed { fit: 2, created: 0, lack: 0 }));
@@ -94,6 +95,7 @@ mod tests {
         assert_eq!(findings(Ok(2), None).len(), 1, "before any decision nothing is said");
     }
 
+    // Cases: SCH-M.1-2, SCH-M.4-15
     #[test]
     fn a_missing_template_is_named_in_both_conditions() {
         let lost = findings(Err(Unresolved::TemplateNotFound("there is no PodTemplate t".into())), None);

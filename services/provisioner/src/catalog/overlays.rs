@@ -139,6 +139,7 @@ mod tests {
         overlay::overlay(&serde_json::from_value(object).unwrap()).unwrap()
     }
 
+    // Cases: SCH-O-25, SCH-O-26, SCH-O-62, SCH-O-75
     #[test]
     fn a_claim_sees_the_overlays_of_its_pool_and_only_with_the_class_of_the_pool() {
         let types: Types = [(Arc::from("default"), Arc::new(vec![kind("m5.large")]))].into();

@@ -36,6 +36,7 @@ fn find<'a>(claim: &'a NodeClaim, key: &str) -> Vec<&'a Written> {
     claim.spec.requirements.iter().filter(|r| r.key == key).collect()
 }
 
+// Cases: SPR-13, SCH-A.5-1, SCH-A.6-6, SCH-L.1-13
 #[test]
 fn it_belongs_to_its_pool_and_carries_what_the_template_says() {
     let claim = made(vec![]);
@@ -65,6 +66,7 @@ fn it_belongs_to_its_pool_and_carries_what_the_template_says() {
     assert_eq!((requests["cpu"].text(), requests["pods"].text()), ("1500m".into(), "3".into()));
 }
 
+// Cases: SCH-A.6-1
 #[test]
 fn instance_types_are_listed_by_name_and_keep_their_min_values() {
     let claim =
@@ -74,6 +76,7 @@ fn instance_types_are_listed_by_name_and_keep_their_min_values() {
     assert_eq!((&types.operator, types.min_values), (&Operator::In, Some(2)));
 }
 
+// Cases: SCH-A.5-2, SCH-A.5-5, SCH-B.1-1, SCH-B.4-6
 #[test]
 fn custom_labels_get_one_value_and_well_known_ones_none() {
     let claim = made(vec![
@@ -89,6 +92,7 @@ fn custom_labels_get_one_value_and_well_known_ones_none() {
     assert!(!labels.contains_key("topology.kubernetes.io/zone"));
 }
 
+// Cases: SCH-A.6-2, SCH-L.1-13
 #[test]
 fn bounds_are_written_inclusive_and_exclusions_between_them_are_kept() {
     let mut bounded = Requirement::new("example.com/n", requirement::Operator::Gt, ["2"], None);
@@ -103,6 +107,7 @@ fn bounds_are_written_inclusive_and_exclusions_between_them_are_kept() {
     assert_eq!(written, expected.map(|(o, v)| (o.to_owned(), vec![v.to_owned()])));
 }
 
+// Cases: SPR-13, SCH-L.1-13
 #[test]
 fn a_static_pool_leaves_the_choice_of_types_to_the_provider() {
     let wanted = NewClaim { instance_types: None, requests: Resources::new(), ..wanted(vec![]) };

@@ -119,6 +119,7 @@ mod tests {
         claim
     }
 
+    // Cases: SCH-H.1-6
     #[test]
     fn what_is_written_on_a_claim_is_read_back_from_it() {
         let claim = claim(&written(UIDS));

@@ -239,6 +239,7 @@ fn a_pod_that_starts_on_its_node_changes_nothing_for_decisions() {
     assert!(state.delta.any, "but it is missed when it is gone");
 }
 
+// Cases: SCH-B.8-18, SCH-B.10-1, SCH-H.1-6
 #[test]
 fn pods_of_an_unlaunched_claim_are_not_provided_for_again_wherever_it_may_come_to_be() {
     let mut state = state();
@@ -254,6 +255,7 @@ fn pods_of_an_unlaunched_claim_are_not_provided_for_again_wherever_it_may_come_t
     assert!(plan.new_nodes.is_empty() && plan.unschedulable.is_empty(), "{plan:?}");
 }
 
+// Cases: SCH-B.8-18
 #[test]
 fn a_restart_in_the_middle_of_a_launch_comes_to_the_same() {
     let mut state = state();
@@ -264,6 +266,7 @@ fn a_restart_in_the_middle_of_a_launch_comes_to_the_same() {
     assert!(decide(&state).new_nodes.is_empty());
 }
 
+// Cases: SCH-B.8-1, SCH-B.8-3, SCH-B.8-8
 #[test]
 fn room_that_is_certain_on_an_unlaunched_claim_is_given_to_others() {
     let mut state = state();
@@ -279,6 +282,7 @@ fn room_that_is_certain_on_an_unlaunched_claim_is_given_to_others() {
     assert_eq!(decide(&state).new_nodes.len(), 1);
 }
 
+// Cases: SCH-B.8-5, SCH-H.1-7
 #[test]
 fn when_a_launch_fails_its_pods_are_decided_about_at_once() {
     let mut state = state();
@@ -291,6 +295,7 @@ fn when_a_launch_fails_its_pods_are_decided_about_at_once() {
     assert!(state.nodes.entries.is_empty());
 }
 
+// Cases: CST-95, SCH-H.5-9, SCH-H.10-9
 #[test]
 fn a_claim_that_no_watch_shows_counts_until_the_api_server_denies_it() {
     let mut state = state();
@@ -309,6 +314,7 @@ fn a_claim_that_no_watch_shows_counts_until_the_api_server_denies_it() {
     assert_eq!(shown(&state, 1), Shown::Pending);
 }
 
+// Cases: CST-96, SCH-H.10-10, SCH-H.10-11
 #[test]
 fn a_claim_whose_create_was_not_answered_counts_until_the_request_can_no_longer_be_carried_out() {
     let mut state = state();
@@ -324,6 +330,7 @@ fn a_claim_whose_create_was_not_answered_counts_until_the_request_can_no_longer_
     assert_eq!(shown(&state, 1), on("general-x"), "what a watch has shown is there");
 }
 
+// Cases: CST-21, SCH-H.3-7
 #[test]
 fn node_and_claim_are_one_from_launch_to_initialisation() {
     let mut state = state();
@@ -344,6 +351,7 @@ fn node_and_claim_are_one_from_launch_to_initialisation() {
     assert!(state.nodes.entries.is_empty() && state.on.values().all(|pods| pods.is_empty()));
 }
 
+// Cases: CST-27, SCH-H.3-13
 #[test]
 fn room_is_kept_for_a_moment_after_initialisation_and_then_given_up() {
     let mut state = state();
@@ -357,6 +365,7 @@ fn room_is_kept_for_a_moment_after_initialisation_and_then_given_up() {
     assert_eq!(shown(&state, 1), Shown::Pending, "the scheduler did not agree; decide again");
 }
 
+// Cases: SIM-4, PAR-1, SCH-B.12-1
 #[test]
 fn pods_of_a_node_that_goes_need_a_place_and_count_where_one_was_made() {
     let mut state = state();
@@ -384,6 +393,7 @@ fn pods_of_a_node_that_goes_need_a_place_and_count_where_one_was_made() {
     assert!(plan.new_nodes.is_empty() && plan.unschedulable.is_empty(), "{plan:?}");
 }
 
+// Cases: SCH-A.3-6
 #[test]
 fn unlaunched_claims_count_against_limits_with_the_most_they_may_become() {
     let mut state = state();
@@ -401,6 +411,7 @@ fn unlaunched_claims_count_against_limits_with_the_most_they_may_become() {
     assert_eq!(decide(&state).new_nodes.len(), 1, "it became a smaller one: {:?}", decide(&state));
 }
 
+// Cases: PDB-14, PDB-17, SCH-B.12-6, SCH-K-58, SCH-K-59, SCH-K-60, SCH-K-61
 #[test]
 fn a_budget_that_forbids_all_evictions_keeps_pods_where_they_are() {
     let mut state = state();
@@ -424,6 +435,7 @@ fn a_budget_that_forbids_all_evictions_keeps_pods_where_they_are() {
     assert!(moves(&state));
 }
 
+// Cases: PDB-19, SCH-K-63
 #[test]
 fn protection_for_a_limited_time_ends_by_itself() {
     let mut state = state();
@@ -440,6 +452,7 @@ fn protection_for_a_limited_time_ends_by_itself() {
     assert!(moves(&state));
 }
 
+// Cases: SCH-H.3-4, SCH-H.3-5, SCH-H.3-9
 #[test]
 fn changes_carried_over_and_a_snapshot_built_anew_decide_alike() {
     let mut state = state();
@@ -464,6 +477,7 @@ fn changes_carried_over_and_a_snapshot_built_anew_decide_alike() {
     assert_eq!(carried, decide(&state));
 }
 
+// Cases: SCH-B.4-1
 #[test]
 fn an_unready_pool_makes_no_nodes() {
     let mut state = state();

@@ -25,6 +25,7 @@ fn names(of: &[Name]) -> Vec<&str> {
     of.iter().map(|name| &**name).collect()
 }
 
+// Cases: NDU-1, SCH-K-64
 #[test]
 fn a_node_is_news_for_the_claim_with_its_provider_id_in_either_order() {
     let mut index = Index::default();
@@ -37,6 +38,7 @@ fn a_node_is_news_for_the_claim_with_its_provider_id_in_either_order() {
     assert!(index.nodes_of(&claim("c", 2, Some("i-1"))).is_empty());
 }
 
+// Cases: FIN-14, NDU-3, SCH-K-66
 #[test]
 fn a_claim_without_provider_id_has_no_nodes_even_where_a_node_has_none() {
     let mut index = Index::default();
@@ -61,6 +63,7 @@ fn an_older_event_does_not_undo_an_own_write() {
     );
 }
 
+// Cases: CST-95, SCH-H.10-9
 #[test]
 fn a_write_that_ends_after_the_claim_is_gone_does_not_bring_it_back() {
     let mut index = Index::default();

@@ -62,6 +62,7 @@ fn judged(pool: &NodePool, class: Option<&EC2NodeClass>) -> (String, String) {
     (told(&status, "NodeClassReady"), told(&status, "Ready"))
 }
 
+// Cases: RDY-2, RDY-3, RDY-4, RDY-5, RDY-6
 #[test]
 fn a_pool_is_as_ready_as_its_class() {
     let pool = pool(json!({}));
@@ -77,6 +78,7 @@ fn a_pool_is_as_ready_as_its_class() {
     assert_eq!(judged(&pool, Some(&going)).0, "False/NodeClassTerminating");
 }
 
+// Cases: VAL-1, VAL-2, VAL-3, VAL-5, VAL-6
 #[test]
 fn a_pool_that_makes_no_sense_says_what_is_wrong() {
     let of_types = |values: Value| {
@@ -107,6 +109,7 @@ fn an_unchanged_pool_is_not_written() {
     assert_eq!(status_of(&pool, Some(&class), &mut ring), None);
 }
 
+// Cases: CNT-2, CNT-7
 #[test]
 fn the_count_always_has_the_five_known_resources() {
     let empty = counter::resources(None);
@@ -124,6 +127,7 @@ fn the_count_always_has_the_five_known_resources() {
     assert_eq!((full["nodes"].to_string(), full["memory"].to_string()), ("2".into(), "0".into()));
 }
 
+// Cases: CNT-7
 #[test]
 fn before_the_cluster_is_known_the_count_stays_as_it_was() {
     let mut pool = pool(json!({}));
@@ -140,6 +144,7 @@ fn hashed(mut pool: NodePool) -> NodePool {
     pool
 }
 
+// Cases: DFT-23, HSH-2, HSH-3
 #[test]
 fn the_hash_follows_the_template_and_nothing_else() {
     let mut known = hashed(pool(json!({})));
@@ -155,6 +160,7 @@ fn the_hash_follows_the_template_and_nothing_else() {
     );
 }
 
+// Cases: HSH-4, HSH-5, HSH-6, HSH-7
 #[test]
 fn another_version_of_the_hash_restamps_claims_but_leaves_drifted_ones_drifted() {
     let mut old = hashed(pool(json!({})));
@@ -189,6 +195,7 @@ fn ring(outcomes: &[bool]) -> Ring {
     ring
 }
 
+// Cases: RGH-7, RGH-8, RGH-9, RGH-10, RGH-15, SCH-K-80, SCH-K-81, SCH-N-18, SCH-N-19, SCH-N-20, SCH-N-21
 #[test]
 fn two_failures_among_the_last_four_are_too_many() {
     assert_eq!(ring(&[]).verdict(), Verdict::Unknown);
@@ -215,6 +222,7 @@ fn failure() -> Registered {
     Registered::No { reason: "RegistrationFailed".into(), message: "late".into() }
 }
 
+// Cases: REG-16, REG-17, RGH-12
 #[test]
 fn a_success_heals_a_pool_when_few_failures_are_left() {
     assert!(health::record(&mut ring(&[false]), &health_of("False"), &Registered::Yes).is_some());
@@ -223,6 +231,7 @@ fn a_success_heals_a_pool_when_few_failures_are_left() {
     assert_eq!(bad, ring(&[false, false, true]), "it counts all the same");
 }
 
+// Cases: LIV-9, LIV-10
 #[test]
 fn the_second_failure_makes_a_pool_unhealthy_and_is_told_once() {
     for before in ["True", "Unknown"] {
@@ -233,6 +242,7 @@ fn the_second_failure_makes_a_pool_unhealthy_and_is_told_once() {
     }
 }
 
+// Cases: RGH-3, RGH-4, RGH-5, RGH-6, SCH-N-24
 #[test]
 fn health_starts_anew_when_pool_or_class_changes_and_survives_a_restart() {
     let ready = |generation| class(Some(("True", "Ready")), generation);
@@ -260,6 +270,7 @@ fn health_starts_anew_when_pool_or_class_changes_and_survives_a_restart() {
     assert_eq!(told(&changed, HEALTHY), "Unknown/AwaitingReconciliation", "another spec");
 }
 
+// Cases: RGH-2
 #[test]
 fn without_a_class_nothing_is_said_about_health() {
     let status = status_of(&pool(json!({})), None, &mut Ring::default()).unwrap();

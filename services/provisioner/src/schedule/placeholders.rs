@@ -104,6 +104,7 @@ mod tests {
         }
     }
 
+    // Cases: CST-91, SCH-H.10-5, SCH-M.4-10, SCH-M.4-11
     #[test]
     fn a_node_created_for_a_placeholder_pod_is_held_by_the_decision_that_made_it() {
         let view = view(&["p1", "p2"]);
@@ -114,6 +115,7 @@ mod tests {
         assert_eq!(of_buffer, Placed { fit: 0, created: 1, lack: 1 });
     }
 
+    // Cases: CST-92, SCH-H.10-6
     #[test]
     fn nodes_stay_held_while_some_placeholder_pods_were_not_decided_about() {
         let view = view(&["p1", "p2"]);

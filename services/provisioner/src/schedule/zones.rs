@@ -112,6 +112,7 @@ mod tests {
         effective(&pod, &["a", "b", "c"].into_iter().map(Arc::from).collect())
     }
 
+    // Cases: SCH-B.13-5
     #[test]
     fn a_pod_counts_for_the_only_zone_that_selectors_affinity_and_volumes_leave() {
         assert_eq!(zone_of(PodSpec::default(), &[]), "flexible");

@@ -97,6 +97,8 @@ mod tests {
         }
     }
 
+    // Cases: SDP-4, SDP-8, SPR-7, SPR-8, SPR-9, SPR-10, SPR-12, SCH-H.9-17, SCH-H.9-18, SCH-H.9-19, SCH-H.9-20, SCH-L.1-8
+    // Cases: SCH-L.1-10, SCH-L.1-11, SCH-L.1-12, SCH-L.2-4, SCH-L.2-8
     #[test]
     fn a_pool_is_filled_up_to_its_size_and_not_beyond_its_limit() {
         assert_eq!(step(5, None, &there(2)), Step::Create(3));
@@ -106,6 +108,7 @@ mod tests {
         assert_eq!(step(0, None, &[]), Step::Nothing);
     }
 
+    // Cases: SDP-5, SCH-H.9-21, SCH-L.2-5
     #[test]
     fn a_node_that_is_being_deleted_is_replaced_and_counts_against_the_limit_until_it_is_gone() {
         let mut members = there(2);
@@ -114,6 +117,7 @@ mod tests {
         assert_eq!(step(3, Some(3), &members), Step::Limited);
     }
 
+    // Cases: SPR-6
     #[test]
     fn nodes_about_to_be_replaced_are_neither_missing_nor_too_many() {
         let mut members = there(2);
@@ -123,6 +127,8 @@ mod tests {
         assert_eq!(step(3, None, &members), Step::Nothing, "the replacement does not count as too many");
     }
 
+    // Cases: SDP-6, SDP-7, SDP-10, SDP-11, SDP-12, SDP-13, SDP-14, SDP-15, SDP-16, SPR-6, SCH-L.2-5, SCH-L.2-6, SCH-L.2-7
+    // Cases: SCH-L.2-10, SCH-L.2-11, SCH-L.2-12, SCH-L.2-13, SCH-L.2-14, SCH-L.2-15, SCH-L.2-16
     #[test]
     fn the_least_missed_go_first() {
         let mut members = vec![

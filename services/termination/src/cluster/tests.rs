@@ -42,6 +42,7 @@ fn touched(cluster: &mut ClusterState, fact: Fact) -> BTreeSet<Key> {
     touched
 }
 
+// Cases: TRM-3, FIN-14, NDU-1, NDU-3, SCH-K-64, SCH-K-66
 #[test]
 fn nodes_and_claims_are_joined_by_provider_id_and_touch_each_other() {
     let mut cluster = ClusterState::default();
@@ -94,6 +95,7 @@ fn taints_of_the_right_key_and_wrong_effect_are_replaced_and_others_kept() {
     assert_eq!(shown, [("team", "NoSchedule"), ("karpenter.sh/disrupted", "NoSchedule")]);
 }
 
+// Cases: TRM-9, TRM-10
 #[test]
 fn pods_tell_whether_they_bear_the_taint_and_which_volumes_they_use() {
     let mut cluster = ClusterState::default();

@@ -69,6 +69,7 @@ fn a_round_fills_the_slots_and_the_next_one_waits_for_answers() {
     assert!(second.iter().all(|pod| !first.contains(pod)), "those that had a yes are not asked for again");
 }
 
+// Cases: TRM-13
 #[test]
 fn a_thousand_pods_behind_a_spent_budget_cost_one_probe_at_a_time() {
     let (mut cluster, mut evictions) = (ClusterState::default(), Evictions::default());
@@ -89,6 +90,7 @@ fn a_thousand_pods_behind_a_spent_budget_cost_one_probe_at_a_time() {
     assert!(evictions.admit(&cluster, at(10_000), 100).is_empty(), "no more than it allows");
 }
 
+// Cases: EVQ-17
 #[test]
 fn a_pod_that_is_no_longer_wanted_is_not_asked_for_and_its_answer_is_no_surprise() {
     let (mut cluster, mut evictions) = (ClusterState::default(), Evictions::default());

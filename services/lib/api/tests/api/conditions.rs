@@ -30,6 +30,7 @@ fn ready_claim() -> Vec<Condition> {
     conditions
 }
 
+// Cases: SCH-M.2-32
 #[test]
 fn at_first_touch_root_and_dependents_are_unknown_since_creation() {
     let mut conditions = Vec::new();
@@ -125,6 +126,7 @@ fn a_failure_seen_at_an_older_generation_makes_ready_unknown_not_false() {
     assert_eq!(status(&conditions, READY), ConditionStatus::Unknown);
 }
 
+// Cases: FIN-7
 #[test]
 fn deletion_raises_the_generation_but_does_not_make_a_ready_claim_unready() {
     let mut conditions = ready_claim();
@@ -135,6 +137,7 @@ fn deletion_raises_the_generation_but_does_not_make_a_ready_claim_unready() {
     assert_eq!(find(&conditions, READY).unwrap().last_transition_time, Time(at(30)));
 }
 
+// Cases: SCH-M.2-30
 #[test]
 fn the_transition_time_moves_only_with_the_status() {
     let mut conditions = Vec::new();
@@ -190,6 +193,7 @@ fn a_dependent_that_a_newer_release_adds_takes_readiness_back() {
     assert_eq!(find(&conditions, READY).unwrap().message, "CapacityReservationsReady=Unknown");
 }
 
+// Cases: SCH-M.2-32
 #[test]
 fn times_are_whole_seconds_as_kubernetes_stores_them() {
     let mut conditions = Vec::new();
@@ -200,6 +204,7 @@ fn times_are_whole_seconds_as_kubernetes_stores_them() {
     assert_eq!(serde_json::from_str::<Vec<Condition>>(&text).unwrap(), conditions);
 }
 
+// Cases: SCH-M.2-29, SCH-M.2-31
 #[test]
 fn kinds_without_ready_get_none() {
     let mut conditions = Vec::new();

@@ -26,6 +26,7 @@ fn hash_of(case: &Value) -> String {
     hash::ec2_node_class(&spec, &text("family"), &text("caBundle"))
 }
 
+// Cases: DFT-22, DFT-23, DFT-24, DFT-25, DFT-26, DFT-27, DFT-28
 #[test]
 fn hashes_equal_the_recorded_ones() {
     let cases: Vec<Value> = serde_json::from_str(RECORDED).unwrap();
@@ -51,6 +52,7 @@ fn the_published_figures_are_among_the_recorded_ones() {
     }
 }
 
+// Cases: HSH-2, HSH-3
 #[test]
 fn what_is_outside_the_template_does_not_drift_nodes() {
     let pool = |spec: Value| -> NodePool {

@@ -175,6 +175,7 @@ fn affinity(terms: Value) -> Vec<String> {
     )
 }
 
+// Cases: SCH-B.3-1
 #[test]
 fn pods_may_select_only_on_labels_that_a_new_node_can_have() {
     fine(pod(
@@ -185,6 +186,7 @@ fn pods_may_select_only_on_labels_that_a_new_node_can_have() {
     refused(pod(json!({"nodeSelector": {"karpenter.sh/capacity-type": "free"}})), "none of the values");
 }
 
+// Cases: SCH-B.3-1
 #[test]
 fn every_required_affinity_term_of_a_pod_is_checked() {
     let good = json!({"matchExpressions": [{"key": "team", "operator": "In", "values": ["a"]}]});

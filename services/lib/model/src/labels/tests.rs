@@ -20,6 +20,7 @@ fn keys_that_are_no_alias_stay_as_they_are() {
     assert_eq!(normalize("zone"), "zone");
 }
 
+// Cases: SCH-A.5-3, SCH-A.5-4
 #[test]
 fn the_runtime_check_restricts_hostname_and_what_is_unknown_in_our_domains() {
     for (key, restricted) in [

@@ -26,6 +26,7 @@ pub(crate) fn requirement() -> impl Strategy<Value = Requirement> {
 }
 
 proptest! {
+    // Cases: SCH-I.1-2
     #[test]
     fn a_value_is_in_both_iff_it_is_in_the_intersection(a in requirement(), b in requirement(), v in value()) {
         prop_assert_eq!(a.intersect(&b).contains(&v), a.contains(&v) && b.contains(&v));

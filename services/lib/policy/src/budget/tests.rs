@@ -26,6 +26,7 @@ fn ready() -> CountedNode {
     CountedNode { managed: true, initialized: true, ready: true, ..CountedNode::default() }
 }
 
+// Cases: BEV-10, BEV-12
 #[test]
 fn percentages_are_rounded_up() {
     let cases = [
@@ -46,6 +47,7 @@ fn percentages_are_rounded_up() {
     }
 }
 
+// Cases: BEV-9
 #[test]
 fn a_number_does_not_depend_on_the_nodes_there_are() {
     assert_eq!(allowed(&[spec("5")], Reason::Drifted, 2), 5);
@@ -53,6 +55,7 @@ fn a_number_does_not_depend_on_the_nodes_there_are() {
     assert_eq!(allowed(&[spec("99999999999999999999")], Reason::Drifted, 2), UNLIMITED);
 }
 
+// Cases: BEV-2, BEV-3, BEV-8
 #[test]
 fn no_budget_and_no_active_budget_are_no_limit() {
     assert_eq!(allowed(&[], Reason::Empty, 10), UNLIMITED);
@@ -61,6 +64,7 @@ fn no_budget_and_no_active_budget_are_no_limit() {
     assert_eq!(allowed(&[night], Reason::Empty, 10), UNLIMITED);
 }
 
+// Cases: BEV-5
 #[test]
 fn a_budget_counts_for_its_reasons_only() {
     let budgets = [for_reasons("1", &[Reason::Empty]), for_reasons("2", &[Reason::Drifted])];
@@ -74,6 +78,7 @@ fn a_budget_counts_for_its_reasons_only() {
     );
 }
 
+// Cases: BEV-1, BEV-4, BEV-5
 #[test]
 fn the_smallest_active_budget_counts_per_reason() {
     let budgets = [spec("5"), for_reasons("30%", &[Reason::Empty]), scheduled("1", "0 12 * * *", "1h")];
@@ -87,6 +92,7 @@ fn the_smallest_active_budget_counts_per_reason() {
     assert!(Reason::ALL.iter().all(|reason| allowed(&closed, *reason, 10) == 0));
 }
 
+// Cases: BEV-8, BEV-11, BEV-13, BEV-14, BEV-15
 #[test]
 fn a_schedule_is_read_in_utc_and_bounds_the_time() {
     let freeze = [scheduled("0", "0 8 * * mon-fri", "10h")];
@@ -105,6 +111,7 @@ fn a_schedule_is_read_in_utc_and_bounds_the_time() {
     );
 }
 
+// Cases: BEV-6, BEV-7
 #[test]
 fn one_budget_that_cannot_be_read_forbids_everything_and_says_why() {
     let cases = [
@@ -129,6 +136,7 @@ fn one_budget_that_cannot_be_read_forbids_everything_and_says_why() {
     }
 }
 
+// Cases: BUD-1, BUD-2, BUD-3
 #[test]
 fn foreign_uninitialised_and_terminating_nodes_do_not_count() {
     let nodes = [
@@ -140,6 +148,7 @@ fn foreign_uninitialised_and_terminating_nodes_do_not_count() {
     assert_eq!(Counts::of(nodes), Counts { total: 1, away: 0 });
 }
 
+// Cases: BUD-5, BUD-6
 #[test]
 fn nodes_that_are_not_ready_leaving_or_in_a_command_use_the_budget_up_once() {
     let nodes = [
@@ -152,6 +161,7 @@ fn nodes_that_are_not_ready_leaving_or_in_a_command_use_the_budget_up_once() {
     assert_eq!(Counts::of(nodes), Counts { total: 5, away: 4 });
 }
 
+// Cases: BUD-4
 #[test]
 fn what_is_available_never_goes_below_zero() {
     let budgets = Budgets::read(&[spec("2")]);

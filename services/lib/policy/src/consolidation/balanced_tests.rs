@@ -13,6 +13,8 @@ fn one_pool(savings: i64, cost: i64, price: i64, total_cost: i64, factor: u32) -
     score(share, PoolTotals { price: dollars(price), cost: total_cost }, factor)
 }
 
+// Cases: BAL-1, BAL-2, BAL-3, BAL-4, BAL-5, BAL-7, BAL-8, BAL-9, BAL-10, BAL-11, BAL-19, BAL-20, BAL-21, BAL-22, BAL-23, BAL-24
+// Cases: BAL-54
 #[test]
 fn scores_are_those_of_the_worked_examples() {
     let cases = [
@@ -39,12 +41,14 @@ fn scores_are_those_of_the_worked_examples() {
     assert_eq!((free.approved, free.milli), (true, None), "saved without disturbing anybody");
 }
 
+// Cases: BAL-12, BAL-13, BAL-14
 #[test]
 fn the_factor_moves_the_bar() {
     let approved = |factor| one_pool(242, 90, 5808, 900, factor).approved;
     assert_eq!([1, 2, 3].map(approved), [false, false, true]);
 }
 
+// Cases: BAL-1
 #[test]
 fn shares_are_told_for_events() {
     let score = one_pool(726, 40, 5808, 900, BALANCED_FACTOR);
@@ -67,6 +71,7 @@ fn set(pools: &[&str]) -> std::collections::BTreeSet<Arc<str>> {
     pools.iter().map(|pool| Arc::from(*pool)).collect()
 }
 
+// Cases: BAL-30, BAL-31, BAL-52
 #[test]
 fn totals_sum_every_node_whether_priced_or_not() {
     let five = (0..5).map(|_| (Arc::from("a"), dollars(484), 20));
@@ -74,6 +79,7 @@ fn totals_sum_every_node_whether_priced_or_not() {
     assert_eq!(totals["a"], PoolTotals { price: dollars(2420), cost: 110 });
 }
 
+// Cases: BAL-35
 #[test]
 fn one_of_ten_equal_nodes_scores_one() {
     let node = candidate("a", "n", 484, 20);
@@ -83,6 +89,7 @@ fn one_of_ten_equal_nodes_scores_one() {
     assert!(scores["a"].approved);
 }
 
+// Cases: BAL-33, BAL-34, BAL-68
 #[test]
 fn pools_with_other_policies_have_no_say_and_unknown_ones_refuse() {
     let node = candidate("a", "n", 484, 20);
@@ -92,6 +99,7 @@ fn pools_with_other_policies_have_no_say_and_unknown_ones_refuse() {
     assert_eq!((unknown["a"].approved, unknown["a"].milli), (false, Some(0)));
 }
 
+// Cases: BAL-36, BAL-37, BAL-51
 #[test]
 fn savings_of_several_pools_are_shared_by_what_their_nodes_cost_and_all_are_scored() {
     let (light, heavy) = (candidate("a", "n1", 300, 10), candidate("b", "n2", 100, 320));
@@ -103,6 +111,7 @@ fn savings_of_several_pools_are_shared_by_what_their_nodes_cost_and_all_are_scor
     assert!(scores["a"].approved && !scores["b"].approved);
 }
 
+// Cases: BAL-6
 #[test]
 fn a_node_whose_deletion_is_not_worth_it_needs_no_simulation() {
     let totals = PoolTotals { price: dollars(5808), cost: 1170 };

@@ -34,6 +34,7 @@ fn names(chosen: &[&Candidate]) -> Vec<String> {
     chosen.iter().map(|c| c.node.to_string()).collect()
 }
 
+// Cases: ORD-1, SNG-1, SNG-3, BAL-43, BAL-44, BAL-45
 #[test]
 fn dear_nodes_with_few_pods_come_first_and_names_break_ties() {
     let mut all =
@@ -42,6 +43,7 @@ fn dear_nodes_with_few_pods_come_first_and_names_break_ties() {
     assert_eq!(all.map(|c| c.node.to_string()), ["c", "a", "b", "d"]);
 }
 
+// Cases: EMP-14, MUL-5
 #[test]
 fn empty_nodes_go_together_within_the_allowance() {
     let candidates =
@@ -51,6 +53,7 @@ fn empty_nodes_go_together_within_the_allowance() {
     assert_eq!(names(&choose_empty(&candidates, two)), ["b", "a"]);
 }
 
+// Cases: EMP-21, BUF-1, BUF-3
 #[test]
 fn a_node_that_holds_buffer_pods_is_not_removed_as_empty() {
     let held = Candidate { holds_buffers: true, ..candidate("a", 100, 0) };
@@ -61,12 +64,14 @@ fn a_node_that_holds_buffer_pods_is_not_removed_as_empty() {
     assert_eq!(order, ["b"], "a node with nothing but placeholders is not consolidated");
 }
 
+// Cases: DEL-1
 #[test]
 fn what_fits_elsewhere_is_deleted() {
     let node = candidate("a", 100, 3);
     assert_eq!(judge(&[&node], &Outcome::default(), Settings::default()), Decision::Delete);
 }
 
+// Cases: DEL-20
 #[test]
 fn a_removal_that_leaves_pods_without_a_place_is_refused_with_their_names() {
     let node = candidate("a", 100, 3);
@@ -77,6 +82,7 @@ fn a_removal_that_leaves_pods_without_a_place_is_refused_with_their_names() {
     assert!(refusal.to_string().contains("default/x"));
 }
 
+// Cases: REP-16
 #[test]
 fn a_replacement_keeps_only_types_that_are_cheaper_at_their_worst() {
     let node = candidate("a", 100, 3);
@@ -138,6 +144,7 @@ fn a_replacement_that_could_be_either_is_pinned_to_spot() {
     assert_eq!(judge(&[&node], &outcome, Settings::default()), replace(vec![0], true));
 }
 
+// Cases: REP-2, REP-3, REP-4, REP-5
 #[test]
 fn spot_replaces_spot_only_with_the_gate_and_enough_cheaper_types() {
     let node = Candidate { spot: true, ..candidate("a", 100, 3) };
@@ -165,6 +172,7 @@ fn spot_replaces_spot_only_with_the_gate_and_enough_cheaper_types() {
     assert_eq!(judge(&[&node, &other], &outcome(3), on), replace(vec![0, 1, 2], true));
 }
 
+// Cases: REP-9
 #[test]
 fn min_values_must_hold_among_the_cheaper_types() {
     let node = candidate("a", 100, 3);
@@ -184,6 +192,7 @@ fn min_values_must_hold_among_the_cheaper_types() {
     );
 }
 
+// Cases: MUL-3
 #[test]
 fn several_nodes_are_not_replaced_by_one_of_their_own_type_at_its_price() {
     let (a, b) = (candidate("a", 100, 3), candidate("b", 100, 3));
@@ -224,6 +233,7 @@ fn one_command_takes_at_most_a_hundred_nodes() {
     assert_eq!(search.best().unwrap().0.len(), 100);
 }
 
+// Cases: CBU-5, SNG-1
 #[test]
 fn single_nodes_are_tried_pool_by_pool_in_turn() {
     let mut candidates = vec![candidate("a1", 100, 1), candidate("a2", 90, 1), candidate("a3", 80, 1)];
@@ -236,6 +246,7 @@ fn single_nodes_are_tried_pool_by_pool_in_turn() {
     assert_eq!(order, ["b1"]);
 }
 
+// Cases: BAL-1, BAL-2, BAL-3, BAL-4, BAL-5
 #[test]
 fn balanced_weighs_savings_against_disturbance() {
     // Figures of the reference's worked example, in millionths of a dollar and whole costs.
@@ -269,6 +280,7 @@ fn pools(pools: usize, nodes: usize, budget: &str, pods: i64) -> (Vec<Candidate>
     (all, (0..pools).map(|p| (pool(p), left)).collect())
 }
 
+// Cases: EMP-2, EMP-3, EMP-4, EMP-5, EMP-6, CBU-1, CBU-2, CBU-3, CBU-6, CBU-7
 #[test]
 fn budgets_bound_how_many_empty_nodes_go_per_pool() {
     for (count, nodes, budget, expected) in
@@ -284,6 +296,7 @@ fn budgets_bound_how_many_empty_nodes_go_per_pool() {
     }
 }
 
+// Cases: CBU-4, CBU-6
 #[test]
 fn budgets_bound_how_many_nodes_go_together() {
     for (count, nodes, budget, expected) in

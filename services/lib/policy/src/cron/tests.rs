@@ -11,6 +11,7 @@ fn schedule(text: &str) -> Schedule {
 }
 
 /// Rows: quoted text, then either `error`, or an instant and the hit after it.
+// Cases: BEV-18
 #[test]
 fn texts_and_hits_are_those_of_the_reference_parser() {
     let mut rows = 0;
@@ -36,6 +37,7 @@ fn texts_and_hits_are_those_of_the_reference_parser() {
     assert!(rows > 350, "only {rows} rows were read");
 }
 
+// Cases: BEV-18
 #[test]
 fn errors_name_the_field_and_what_is_wrong_with_it() {
     let error = "0 25 * * *".parse::<Schedule>().unwrap_err().to_string();
@@ -46,6 +48,7 @@ fn errors_name_the_field_and_what_is_wrong_with_it() {
     assert!(error.contains("4 fields"), "{error}");
 }
 
+// Cases: BEV-13, BEV-14, BEV-15, BEV-17
 #[test]
 fn a_window_is_open_at_the_hit_and_shut_at_its_end() {
     let noon = schedule("0 12 * * *");
@@ -57,6 +60,7 @@ fn a_window_is_open_at_the_hit_and_shut_at_its_end() {
     assert_eq!(ends(&noon, HOUR, hit - 1), None);
 }
 
+// Cases: BEV-16
 #[test]
 fn a_window_longer_than_the_recurrence_is_always_open() {
     let hourly = schedule("@hourly");

@@ -80,6 +80,7 @@ fn pods_of_deleting_and_removed_nodes_need_a_place() {
     assert!(broken_without(&input, &["removed"], &moved, &Options::default()).is_empty());
 }
 
+// Cases: SCH-B.16-1
 #[test]
 fn a_pod_that_must_not_be_scheduled_is_found_when_placed() {
     let mut input = two_pods();

@@ -52,6 +52,7 @@ fn a_new_node_lists_no_more_types_than_allowed() {
     assert_eq!(broken_without(&input, &[], &both, &one), ["TooManyTypes"]);
 }
 
+// Cases: SCH-A.6-3, SCH-D-3, SCH-D-11, SCH-D-12, SCH-D-13, SCH-D-15, SCH-D-17
 #[test]
 fn a_listed_type_can_be_launched() {
     let mut input = with_pool(pool("default"));
@@ -84,6 +85,7 @@ fn limits_hold_even_for_the_largest_listed_type() {
     assert_eq!(two_nodes(&["small", "large"]), ["LimitExceeded"]);
 }
 
+// Cases: SCH-A.3-6, SCH-H.8-6
 #[test]
 fn running_nodes_of_the_pool_count_against_its_limits() {
     let mut input = with_pool(pool("default").limit("cpu", "5"));
@@ -97,6 +99,7 @@ fn running_nodes_of_the_pool_count_against_its_limits() {
     assert!(broken(&input, &plan).is_empty());
 }
 
+// Cases: SCH-A.3-7
 #[test]
 fn the_number_of_nodes_is_limited() {
     let input = with_pool(pool("default").limit("nodes", "1"));
@@ -105,6 +108,7 @@ fn the_number_of_nodes_is_limited() {
     assert!(broken(&input, &plan(&input, vec![new_node(&["small"], &WEB)], &[])).is_empty());
 }
 
+// Cases: SCH-D-33
 #[test]
 fn min_values_stay_possible_or_the_node_says_otherwise() {
     let input = with_pool(pool("default").min_values(INSTANCE_TYPE, Operator::Exists, &[], 2));

@@ -28,6 +28,7 @@ fn nodes_that_are_unknown_or_go_away_take_nothing() {
     assert_eq!(broken_without(&input, &["stays"], &on("stays"), &Options::default()), ["NodeGoesAway"]);
 }
 
+// Cases: DEL-15
 #[test]
 fn moved_pods_do_not_go_where_it_is_still_unsettled() {
     let mut input = with_pods(vec![pod("moved").on_node("old"), pod("pending")]);
@@ -39,6 +40,7 @@ fn moved_pods_do_not_go_where_it_is_still_unsettled() {
     assert!(broken_without(&input, &["old"], &both, &Options::default()).is_empty());
 }
 
+// Cases: SIM-1, DEL-14
 #[test]
 fn moved_pods_do_not_wait_for_nodes_that_start() {
     let mut input = with_pods(vec![pod("moved").on_node("old"), pod("leaving").on_node("going")]);
@@ -51,6 +53,7 @@ fn moved_pods_do_not_wait_for_nodes_that_start() {
     assert!(broken_without(&input, &["old"], &both, &Options::default()).is_empty());
 }
 
+// Cases: SCH-A.6-5, SCH-D-24
 #[test]
 fn pods_must_fit_every_listed_type() {
     let input = with_pods(vec![pod("web-0").cpu("1"), pod("web-1").cpu("1500m")]);
@@ -70,6 +73,7 @@ fn the_number_of_pods_is_a_resource() {
     );
 }
 
+// Cases: SCH-D-24
 #[test]
 fn daemons_need_their_share_of_a_new_node() {
     let mut input = with_pods(vec![pod("web").cpu("1800m")]);
@@ -82,6 +86,7 @@ fn daemons_need_their_share_of_a_new_node() {
     assert!(broken(&input, &squeezed).is_empty());
 }
 
+// Cases: SCH-J-5
 #[test]
 fn huge_pages_take_memory() {
     let mut input = with_pods(vec![pod("web").memory("3Gi")]);
@@ -92,6 +97,7 @@ fn huge_pages_take_memory() {
     assert_eq!(broken(&input, &fine), ["DoesNotFit"]);
 }
 
+// Cases: SCH-B.8-14, SCH-H.3-3, SCH-H.3-10
 #[test]
 fn pods_and_daemons_of_an_existing_node_leave_only_the_rest() {
     let mut input = with_pods(vec![pod("web").cpu("2"), pod("old").cpu("1500m").on_node("n")]);
@@ -107,6 +113,7 @@ fn pods_and_daemons_of_an_existing_node_leave_only_the_rest() {
     assert_eq!(broken(&input, &on_node), ["DoesNotFit"]);
 }
 
+// Cases: SCH-A.6-9
 #[test]
 fn stated_requests_are_those_of_the_pods_and_at_most_all_daemons() {
     let mut input = with_pods(vec![pod("web").cpu("1")]);
@@ -121,6 +128,7 @@ fn stated_requests_are_those_of_the_pods_and_at_most_all_daemons() {
     assert_eq!(broken(&input, &stating("1300m")), ["WrongRequests"]);
 }
 
+// Cases: SCH-C.10-3
 #[test]
 fn pods_tolerate_the_taints_of_their_node() {
     let mut input = with_pods(vec![pod("web"), pod("bold").tolerates("dedicated")]);
@@ -170,6 +178,7 @@ fn pods_and_daemons_may_ask_for_the_absence_of_a_label_that_no_type_has() {
 }
 
 /// A DaemonSet with resource claims is overhead for neither solver nor checker, on new nodes and on those that exist.
+// Cases: SCH-B.16-2
 #[test]
 fn daemons_with_resource_claims_are_no_overhead() {
     let daemon = || pod("driver").cpu("1").host_port(8080).with_spec(|spec| spec.uses_resource_claims = true);

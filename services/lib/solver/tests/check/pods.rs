@@ -64,6 +64,7 @@ fn a_selector_against_the_required_affinity_matches_no_node() {
     assert_eq!(broken(&input, &plan(&input, vec![], &[("n", &["web"])])), ["NotSelected"]);
 }
 
+// Cases: SCH-I.3-8
 #[test]
 fn two_pods_cannot_have_the_same_host_port() {
     let mut input = with_pods(vec![pod("a").host_port(80), pod("b").host_port(80)]);
@@ -76,6 +77,7 @@ fn two_pods_cannot_have_the_same_host_port() {
     assert!(broken(&input, &together).is_empty());
 }
 
+// Cases: SCH-H.2-4
 #[test]
 fn ports_of_daemons_and_of_bound_pods_are_taken() {
     let mut input = with_pods(vec![pod("a").host_port(80), pod("old").host_port(80).on_node("n")]);
@@ -97,6 +99,7 @@ fn a_volume_must_be_within_reach_in_every_outcome() {
     assert!(broken(&input, &plan(&input, vec![two], &[])).is_empty());
 }
 
+// Cases: SCH-H.2-1, SCH-H.2-3
 #[test]
 fn a_node_attaches_no_more_volumes_than_its_driver_can() {
     let with_volume = |name: &str, claim: &str| pod(name).volume(claim, Some("ebs"), Vec::new());

@@ -18,6 +18,7 @@ fn one(node: NewNodeByHand) -> Plan {
     plan(&input(), vec![node], &[])
 }
 
+// Cases: REP-5
 #[test]
 fn types_are_listed_cheapest_first() {
     assert!(broken(&input(), &one(new_node(&["small", "large"], &["web"]))).is_empty());
@@ -35,6 +36,7 @@ fn the_launch_is_one_that_the_node_may_become() {
     assert_eq!(broken(&input(), &one(other_zone)), ["LaunchNotOffered"]);
 }
 
+// Cases: SCH-D-1, SCH-D-3, SCH-D-11, SCH-D-12, SCH-D-13, SCH-D-15, SCH-D-17
 #[test]
 fn the_launch_is_the_cheapest_of_the_preferred_capacity_type() {
     let on_demand = |node: NewNodeByHand| node.but(|n| n.launch.capacity_type = CapacityType::OnDemand);

@@ -120,6 +120,7 @@ fn only_the_first_of_a_kind_comes_without_company() {
 }
 
 /// The scheduler looks for company in the whole cluster, whatever the pod's own selector says.
+// Cases: SCH-C.8-6
 #[test]
 fn company_where_the_pod_may_not_go_is_company_still() {
     let wish = || term(ZONE, &[("app", "web")]);
@@ -166,6 +167,7 @@ fn pods_that_keep_apart_may_not_even_possibly_meet() {
     assert_eq!(broken(&input, &plan(&input, same_node, &[])), ["AntiAffinityBroken"]);
 }
 
+// Cases: SCH-H.4-1
 #[test]
 fn a_running_pod_keeps_new_ones_away() {
     let mut pods = pod("web").app("web").times(1);

@@ -34,6 +34,7 @@ fn a_pod_that_a_budget_holds_gets_another_place_at_once_where_its_node_has_minut
     assert!(decide(&state).new_nodes.is_empty());
 }
 
+// Cases: SCH-B.12-6
 #[test]
 fn where_the_deadline_is_far_it_stays_until_the_deadline_is_near() {
     let mut state = held(3600, bound(1, "ip-1"));

@@ -36,6 +36,7 @@ fn a_pod_whose_room_others_took_is_decided_about_before_its_nomination_ends() {
     assert_eq!(shown(&state, 4), Shown::Pending);
 }
 
+// Cases: CST-27
 #[test]
 fn a_pod_that_still_fits_keeps_its_room_until_its_nomination_ends() {
     let mut state = two_nodes();

@@ -34,6 +34,7 @@ fn amount(state: &State) -> String {
     node.allocatable.get(FUSE).to_string()
 }
 
+// Cases: SCH-O-49
 #[test]
 fn an_in_flight_node_has_the_resources_that_an_overlay_of_its_pool_adds() {
     let mut state = state();
@@ -51,6 +52,7 @@ fn an_in_flight_node_has_the_resources_that_an_overlay_of_its_pool_adds() {
     assert_eq!(plan.existing.iter().map(|node| node.pods.len()).sum::<usize>(), 2);
 }
 
+// Cases: SCH-O-49
 #[test]
 fn an_overlay_of_another_pool_gives_an_in_flight_node_nothing() {
     let mut state = state();

@@ -255,6 +255,7 @@ fn a_claim_under_the_name_of_one_that_is_gone_takes_no_node_away() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
 
+    // Cases: CST-19, CST-22, CST-23, SCH-H.3-4, SCH-H.3-5, SCH-H.3-9
     #[test]
     fn events_one_by_one_come_to_the_same_as_a_list(events in events()) {
         let (mut state, mut objects) = (state(), Objects::new());

@@ -126,6 +126,7 @@ fn a_node_attaches_what_its_type_does_until_its_drivers_report() {
     assert_eq!(limits(&state), [24]);
 }
 
+// Cases: CST-17, CST-18, SCH-H.3-3
 #[test]
 fn a_running_pod_that_cannot_be_read_still_takes_its_room() {
     let mut state = state();

@@ -148,6 +148,7 @@ fn labels_count_under_all_their_names() {
     assert_eq!(only(nodes(), &affine("amd64")).0, "requirements");
 }
 
+// Cases: SCH-H.2-4, SCH-I.3-11
 #[test]
 fn a_host_port_that_is_taken_is_named_with_the_pod_that_has_it() {
     let port =
@@ -158,6 +159,7 @@ fn a_host_port_that_is_taken_is_named_with_the_pod_that_has_it() {
     assert_eq!(rules(nodes(), &pod("new", port(81))), []);
 }
 
+// Cases: SCH-H.2-3
 #[test]
 fn volumes_fail_where_they_cannot_be_attached_and_where_too_many_are() {
     let volume = |claim: &str, zone: Option<&str>| Volume {
@@ -224,6 +226,7 @@ fn topology_rules_are_the_nearest_misses_and_named_each() {
     assert_eq!(first(&pod("new", lonely)), "pod-affinity");
 }
 
+// Cases: CST-29
 #[test]
 fn the_anti_affinity_of_a_pod_that_runs_there_counts_too() {
     let old = pod("old", |spec| spec.anti_affinity = vec![term(labels::HOSTNAME)]);

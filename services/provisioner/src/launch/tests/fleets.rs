@@ -51,6 +51,7 @@ impl World {
     }
 }
 
+// Cases: LCH-1
 #[tokio::test]
 async fn a_launch_tells_everything_the_claim_is_to_say() {
     let world = world();
@@ -124,6 +125,7 @@ async fn exhausted_spot_becomes_on_demand_in_the_same_launch_and_is_reported() {
     assert!(heard.iter().all(|(_, code)| code == "InsufficientInstanceCapacity"));
 }
 
+// Cases: LCH-4
 #[tokio::test]
 async fn where_only_spot_is_allowed_its_lack_is_insufficient_capacity() {
     let world = world();

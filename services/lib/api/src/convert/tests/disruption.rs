@@ -47,6 +47,7 @@ fn an_unready_pod_may_go_where_the_budget_says_so() {
     assert_eq!(held(&pod(""), &lets_go), None);
 }
 
+// Cases: PDB-15, PDB-16, PDB-17
 #[test]
 fn only_rules_that_can_never_allow_an_eviction_block_for_good() {
     let labels = pod("").metadata.labels.unwrap();

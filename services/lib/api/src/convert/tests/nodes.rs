@@ -56,6 +56,7 @@ fn until_registration_the_claim_speaks_and_afterwards_the_node() {
     assert!(grown.taints.is_empty());
 }
 
+// Cases: SCH-B.10-2
 #[test]
 fn devices_that_kubelet_has_not_found_yet_are_expected_until_initialization() {
     let claim = claim(PROMISE);
@@ -64,6 +65,7 @@ fn devices_that_kubelet_has_not_found_yet_are_expected_until_initialization() {
     assert_eq!(merged(Some(&node(UP, READY)), Some(&claim)).allocatable.get(NVIDIA_GPU).to_string(), "0");
 }
 
+// Cases: CST-26, SCH-H.3-12
 #[test]
 fn whatever_says_that_a_node_goes_is_believed() {
     let up = node(UP, READY);
@@ -91,6 +93,7 @@ fn a_node_of_ours_without_claim_and_type_is_not_understood_yet() {
     assert!(!foreign.managed() && foreign.initialized);
 }
 
+// Cases: SCH-H.2-1
 #[test]
 fn attach_limits_come_from_the_csi_node() {
     let csi: CSINode = object(
@@ -142,6 +145,7 @@ fn a_pool_that_asks_for_a_restricted_label_is_refused_by_field() {
     assert_eq!(error.path.to_string(), "spec.template.spec.requirements[0]");
 }
 
+// Cases: CST-46, CST-47, SCH-A.4-5, SCH-A.4-17, SCH-H.6-1, SCH-H.6-2
 #[test]
 fn a_daemon_is_as_large_as_its_newest_pod_and_as_free_as_its_template() {
     let set: DaemonSet = object(
@@ -157,6 +161,8 @@ fn a_daemon_is_as_large_as_its_newest_pod_and_as_free_as_its_template() {
     assert!(from_pod.pod.required_node_affinity.is_empty(), "the pod is pinned to its node, the set is not");
 }
 
+// Cases: SCH-M.1-9, SCH-M.1-10, SCH-M.1-12, SCH-M.1-13, SCH-M.1-14, SCH-M.2-1, SCH-M.2-3, SCH-M.2-9, SCH-M.2-21, SCH-M.2-22
+// Cases: SCH-M.2-24, SCH-M.3-1, SCH-M.3-2, SCH-M.3-3
 #[test]
 fn a_buffer_stands_for_as_many_pods_as_its_rules_say() {
     let template: PodTemplateSpec =

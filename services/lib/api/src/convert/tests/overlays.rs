@@ -44,6 +44,7 @@ fn prices(overlays: &[Overlay]) -> Vec<i64> {
     applied.pools[0].instance_types[0].offerings.iter().map(|o| o.price.get()).collect()
 }
 
+// Cases: SCH-J-9, SCH-J-10, SCH-O-35, SCH-O-36, SCH-O-73
 #[test]
 fn prices_are_replaced_changed_or_scaled_and_never_negative() {
     assert_eq!(prices(&[overlay_of("a", "price: '0.01'")]), [10_000, 10_000]);
@@ -52,12 +53,14 @@ fn prices_are_replaced_changed_or_scaled_and_never_negative() {
     assert_eq!(prices(&[overlay_of("a", "priceAdjustment: '-1'")]), [0, 0]);
 }
 
+// Cases: SCH-O-33, SCH-O-34, SCH-O-73
 #[test]
 fn other_types_keep_their_price() {
     let applied = apply(pools(), &[overlay_of("a", "price: '0.01'")]);
     assert_eq!(applied.pools[0].instance_types[1].offerings[1].price.get(), 100_000);
 }
 
+// Cases: SCH-O-43, SCH-O-44
 #[test]
 fn the_heavier_overlay_wins() {
     let overlays =
@@ -65,6 +68,7 @@ fn the_heavier_overlay_wins() {
     assert_eq!(prices(&overlays), [50_000, 50_000]);
 }
 
+// Cases: SCH-O-45, SCH-O-46, SCH-O-59
 #[test]
 fn of_two_equal_ones_on_the_same_price_one_is_left_out_entirely() {
     let overlays = [overlay_of("a", "price: '0.01', capacity: {x/y: '2'}"), overlay_of("b", "price: '0.05'")];
@@ -74,6 +78,7 @@ fn of_two_equal_ones_on_the_same_price_one_is_left_out_entirely() {
     assert_eq!((kind.offerings[0].price.get(), kind.capacity.contains("x/y")), (50_000, false));
 }
 
+// Cases: SCH-O-53, SCH-O-54, SCH-O-74
 #[test]
 fn capacity_is_added_to_the_type() {
     let applied = apply(pools(), &[overlay_of("a", "capacity: {smarter-devices/fuse: '20'}")]);

@@ -40,12 +40,14 @@ fn requests(yaml: &str) -> (String, String) {
     (spec.requests.get(CPU).to_string(), spec.requests.get(MEMORY).to_string())
 }
 
+// Cases: SCH-K-73, SCH-M.2-4
 #[test]
 fn containers_add_up_and_limits_stand_in_for_requests() {
     let yaml = "containers:\n- {name: a, resources: {requests: {cpu: 500m, memory: 1Gi}}}\n- {name: b, resources: {limits: {cpu: '1', memory: 1Gi}}}\n";
     assert_eq!(requests(yaml), ("1500m".to_owned(), "2Gi".to_owned()));
 }
 
+// Cases: SCH-A.2-16, SCH-A.2-18, SCH-M.2-5, SCH-M.2-6, SCH-M.2-20
 #[test]
 fn init_steps_count_by_their_largest_and_sidecars_always() {
     let yaml = "
@@ -59,6 +61,7 @@ initContainers:
     assert_eq!(requests(yaml), ("2300m".to_owned(), "3328Mi".to_owned()));
 }
 
+// Cases: SCH-A.2-19, SCH-B.7-3
 #[test]
 fn pod_level_requests_replace_the_sum_and_overhead_comes_on_top() {
     let yaml = "
@@ -83,6 +86,7 @@ status: {{containerStatuses: [{{name: c, image: '', imageID: '', ready: true, re
     spec.requests.get(CPU).to_string()
 }
 
+// Cases: SCH-K-24
 #[test]
 fn a_resize_in_progress_counts_by_the_larger_side() {
     assert_eq!(resized("500m", "allocatedResources: {cpu: '2'}", ""), "2");
@@ -167,6 +171,7 @@ fn errors_name_object_and_field() {
     );
 }
 
+// Cases: SCH-B.3-2
 #[test]
 fn a_pod_that_opts_out_or_asks_for_the_impossible_is_rejected_with_a_sentence() {
     let rejected =
@@ -195,6 +200,7 @@ fn a_running_pod_is_never_rejected() {
     assert_eq!((bound.node.as_deref(), bound.rejected), (Some("n"), None));
 }
 
+// Cases: SCH-B.12-2, SCH-B.12-3, SCH-B.12-4, SCH-B.12-5, SCH-K-69
 #[test]
 fn owners_and_deletion_decide_who_needs_a_new_place() {
     let owned = |owner: &str, more: &str| {

@@ -62,6 +62,7 @@ fn why_not(shelf: &Shelf) -> String {
 const LATE: &str = "provisioner: kubernetes.io/aws-ebs\nvolumeBindingMode: WaitForFirstConsumer";
 const BOUND: &str = "spec: {volumeName: pv}\nstatus: {phase: Bound}";
 
+// Cases: SCH-A.7-13
 #[test]
 fn a_bound_claim_is_where_its_volume_can_be() {
     let shelf = Shelf::default().with_claim(BOUND).with_volume(
@@ -72,6 +73,7 @@ fn a_bound_claim_is_where_its_volume_can_be() {
     assert_eq!(volume.alternatives[0].get("topology.kubernetes.io/zone").unwrap().single(), Some("z1"));
 }
 
+// Cases: SIM-3, SCH-A.7-15, SCH-B.11-5
 #[test]
 fn a_local_volume_does_not_pin_the_node_name() {
     let affinity = "nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: kubernetes.io/hostname, operator: In, values: [n]}]}]}}";
@@ -84,6 +86,7 @@ fn a_local_volume_does_not_pin_the_node_name() {
     assert!(usable(&other).alternatives[0].contains_key("kubernetes.io/hostname"));
 }
 
+// Cases: SCH-B.11-21
 #[test]
 fn an_unbound_claim_is_where_its_class_allows_and_in_tree_names_are_translated() {
     let shelf = Shelf::default().with_claim("spec: {storageClassName: late}").with_class(
@@ -95,6 +98,7 @@ fn an_unbound_claim_is_where_its_class_allows_and_in_tree_names_are_translated()
     assert_eq!(volume.alternatives[0].get("topology.kubernetes.io/zone").unwrap().len(), 2);
 }
 
+// Cases: SCH-B.11-9
 #[test]
 fn a_claim_without_a_class_takes_the_default_one() {
     let shelf = Shelf::default().with_claim("spec: {}");
@@ -102,6 +106,7 @@ fn a_claim_without_a_class_takes_the_default_one() {
     usable(&shelf.with_class("default", LATE));
 }
 
+// Cases: SCH-A.7-1, SCH-A.7-5, SCH-A.7-7, SCH-A.7-8, SCH-B.11-14, SCH-B.11-17, SCH-B.11-18
 #[test]
 fn what_keeps_a_claim_from_being_used_is_said() {
     assert!(why_not(&Shelf::default()).contains("does not exist"));

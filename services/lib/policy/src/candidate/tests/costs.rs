@@ -2,6 +2,7 @@
 
 use super::*;
 
+// Cases: COST-1, COST-2, COST-3, COST-4, COST-5, COST-6
 #[test]
 fn a_plain_pod_costs_one_and_deletion_cost_and_priority_shift_it() {
     assert_eq!(eviction_cost(None, 0), COST_UNIT);
@@ -39,6 +40,7 @@ fn only_pods_that_must_move_and_cost_something_count() {
     assert!(!subject.costs().is_empty());
 }
 
+// Cases: BAL-38, BAL-39
 #[test]
 fn a_candidate_carries_price_cost_and_what_it_is() {
     let candidate = node(vec![pod("a"), pod("b"), pod("c")]).candidate().unwrap();

@@ -11,11 +11,13 @@ fn said(subject: &Subject, class: Class, pdbs: &Pdbs) -> String {
     check(subject, class, pdbs, now()).err().map(|blocked| blocked.to_string()).unwrap_or_default()
 }
 
+// Cases: POD-10
 #[test]
 fn an_ordinary_node_with_pods_is_a_candidate() {
     assert_eq!(graceful(&node(vec![pod("web")])), Ok(()));
 }
 
+// Cases: CAND-12, CAND-21, CAND-22, CAND-23, CAND-24, CAND-25, CAND-26, CAND-27, CAND-28, CAND-33, SDR-14
 #[test]
 fn each_state_of_a_node_that_forbids_disruption_is_named() {
     let until = Timestamp::from_second(now().as_second() + 10).unwrap();
@@ -71,6 +73,7 @@ fn what_the_reference_asks_first_is_named_first() {
     assert_eq!(rules, ["not-initialized", "leaving", "do-not-disrupt", "do-not-disrupt"]);
 }
 
+// Cases: CAND-1, CAND-2, CAND-3, CAND-17, POD-11
 #[test]
 fn a_protected_pod_of_any_kind_holds_its_node_and_is_named() {
     for owner in [Owner::Other, Owner::Daemon, Owner::Node] {
@@ -80,12 +83,14 @@ fn a_protected_pod_of_any_kind_holds_its_node_and_is_named() {
     }
 }
 
+// Cases: CAND-10, CAND-11, POD-14, SCH-K-40
 #[test]
 fn a_protected_pod_that_is_over_or_leaving_holds_nothing() {
     assert_eq!(graceful(&node(vec![pod("job").annotated("true").done()])), Ok(()));
     assert_eq!(graceful(&node(vec![pod("job").annotated("true").terminating()])), Ok(()));
 }
 
+// Cases: CAND-14, CAND-15, CAND-16, CAND-18, CAND-19, CAND-20, PDB-4, PDB-5, PDB-6, SCH-K-48, SCH-K-49, SCH-K-50
 #[test]
 fn a_budget_that_allows_nothing_holds_the_nodes_of_its_pods() {
     let budget = pdbs(&[pdb("web", "web", 0)]);
@@ -101,6 +106,7 @@ fn a_budget_that_allows_nothing_holds_the_nodes_of_its_pods() {
     assert_eq!(said(&node(vec![tolerating]), Class::Graceful, &budget), "");
 }
 
+// Cases: CAND-13, PDB-7, SCH-K-51
 #[test]
 fn two_budgets_hold_whatever_they_allow() {
     let budgets = pdbs(&[pdb("one", "web", 1), pdb("two", "web", 5)]);
@@ -108,6 +114,7 @@ fn two_budgets_hold_whatever_they_allow() {
     assert!(text.contains("default/one, default/two"), "{text}");
 }
 
+// Cases: CAND-4, CAND-5, CAND-6, CAND-7, CAND-8, CAND-9, CAND-17, CAND-18, DRC-10, DEL-8, DEL-9
 #[test]
 fn a_deadline_lets_drift_start_in_spite_of_pods_and_nothing_else() {
     let budget = pdbs(&[pdb("web", "web", 0)]);
@@ -124,6 +131,7 @@ fn a_deadline_lets_drift_start_in_spite_of_pods_and_nothing_else() {
     assert_eq!(check(&on_node, Class::Eventual, &budget, now()), Err(Blocked::NodeAnnotation));
 }
 
+// Cases: DEL-10
 #[test]
 fn everything_that_holds_a_node_is_explained() {
     let budget = pdbs(&[pdb("web", "web", 0)]);

@@ -6,6 +6,7 @@ fn refused(subject: &Subject, method: Method) -> Option<&'static str> {
     eligible(subject, method, &no_pdbs(), now()).err().map(|blocked| blocked.rule())
 }
 
+// Cases: EMP-12, EMP-16, EMP-17, EMP-18
 #[test]
 fn a_node_without_pods_that_must_move_is_removed_as_empty() {
     let empty = [
@@ -26,6 +27,7 @@ fn a_node_without_pods_that_must_move_is_removed_as_empty() {
     }
 }
 
+// Cases: EMP-9, EMP-13
 #[test]
 fn without_the_consolidatable_condition_nothing_is_consolidated() {
     let at = Timestamp::from_second(now().as_second() + 30).unwrap();
@@ -38,6 +40,7 @@ fn without_the_consolidatable_condition_nothing_is_consolidated() {
     }
 }
 
+// Cases: EMP-21, EMP-23, EMP-24, EMP-26, BUF-1, BUF-2, CST-94
 #[test]
 fn placeholders_of_buffers_keep_their_node_and_no_other() {
     let held = Subject { buffer_pods: 2, ..node(vec![]) };
@@ -51,6 +54,7 @@ fn placeholders_of_buffers_keep_their_node_and_no_other() {
     assert_eq!(refused(&Subject { buffer_pods: 2, ..node(vec![]).drifted() }, Method::Drift), None);
 }
 
+// Cases: EMP-20, DRC-24, SDR-12, STA-1
 #[test]
 fn pools_of_a_fixed_size_are_neither_emptied_nor_consolidated() {
     let fixed = || Pool { fixed_size: true, ..pool() };
@@ -64,6 +68,7 @@ fn pools_of_a_fixed_size_are_neither_emptied_nor_consolidated() {
     assert_eq!(refused(&node(vec![]).in_pool(fixed()), Method::StaticDrift), Some("not-drifted"));
 }
 
+// Cases: DRC-6, DRC-8, DRC-18
 #[test]
 fn drift_needs_the_condition_and_nothing_else() {
     assert_eq!(refused(&node(vec![]), Method::Drift), Some("not-drifted"));
@@ -78,6 +83,7 @@ fn drift_needs_the_condition_and_nothing_else() {
     assert_eq!(refused(&Subject { do_not_disrupt: true, ..subject }, Method::Drift), Some("do-not-disrupt"));
 }
 
+// Cases: CAND-29, CAND-30, CAND-31, CAND-32, CEV-4, CEV-5, CEV-6
 #[test]
 fn consolidation_needs_to_know_what_the_node_is_and_costs() {
     let known = node(vec![pod("web")]).offering;
@@ -99,6 +105,7 @@ fn consolidation_needs_to_know_what_the_node_is_and_costs() {
     }
 }
 
+// Cases: BAL-41, BAL-42
 #[test]
 fn policy_and_consolidate_after_of_the_pool_decide() {
     let with = |policy| Pool { policy, ..pool() };

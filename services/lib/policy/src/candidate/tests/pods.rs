@@ -7,6 +7,9 @@ fn annotation(value: &str, age: Option<i64>) -> (bool, Option<&'static str>) {
     (resident.is_protected(now()), notice(&resident.pod, now()).map(|n| n.reason()))
 }
 
+// Cases: DRC-14, DEL-10, DEL-11, DEL-12, POD-1, POD-2, POD-3, POD-4, POD-5, POD-6, POD-7, POD-8, POD-9, POD-11, POD-12, POD-13
+// Cases: SCH-K-27, SCH-K-28, SCH-K-29, SCH-K-30, SCH-K-31, SCH-K-32, SCH-K-33, SCH-K-34, SCH-K-35, SCH-K-36, SCH-K-37, SCH-K-38
+// Cases: SCH-K-39
 #[test]
 fn the_annotation_protects_for_good_for_a_while_or_not_at_all() {
     let invalid = Some("InvalidDoNotDisruptAnnotation");
@@ -29,6 +32,7 @@ fn the_annotation_protects_for_good_for_a_while_or_not_at_all() {
     assert_eq!(notice(&pod("web").pod, now()), None);
 }
 
+// Cases: POD-6
 #[test]
 fn the_owner_is_told_when_protection_ends_and_what_is_wrong() {
     let text = |value: &str| notice(&pod("job").annotated(value).pod, now()).unwrap().to_string();
@@ -37,6 +41,7 @@ fn the_owner_is_told_when_protection_ends_and_what_is_wrong() {
     assert!(invalid.is_warning() && invalid.to_string().contains("\"never\""));
 }
 
+// Cases: DRC-15, POD-12, POD-13
 #[test]
 fn a_node_is_held_until_the_longest_protection_ends() {
     let subject = node(vec![
@@ -49,6 +54,7 @@ fn a_node_is_held_until_the_longest_protection_ends() {
     assert_eq!([held(now()), held(after(1)), held(after(2)), held(after(3))], [true, true, true, false]);
 }
 
+// Cases: REP-12, PDB-1, PDB-2, SCH-K-45, SCH-K-46
 #[test]
 fn unhealthy_pods_may_go_where_the_budget_always_allows_it() {
     let lenient = Arc::new(Pdb { unhealthy_always: true, ..(*pdb("web", "web", 0)).clone() });
@@ -60,6 +66,7 @@ fn unhealthy_pods_may_go_where_the_budget_always_allows_it() {
     assert!(held(&pod("web").unhealthy(), &pdb("web", "web", 0)));
 }
 
+// Cases: REP-13, PDB-3
 #[test]
 fn budgets_of_other_namespaces_and_other_pods_do_not_count() {
     let elsewhere = Arc::new(Pdb { namespace: Arc::from("other"), ..(*pdb("web", "web", 0)).clone() });
@@ -73,6 +80,7 @@ fn a_protected_pod_is_named_for_its_annotation_not_for_its_budget() {
     assert_eq!(budgets.block(&pod("web").annotated("true").pod, now()), None);
 }
 
+// Cases: PDB-8, PDB-9, PDB-10, SCH-K-52, SCH-K-53, SCH-K-54
 #[test]
 fn one_blocked_pod_of_several_is_enough() {
     let budgets = pdbs(&[pdb("db", "db", 0)]);

@@ -74,6 +74,7 @@ fn successors(world: &World, nodes: &str) -> Vec<World> {
     all
 }
 
+// Cases: DRC-2, DRC-3, CBU-5
 #[test]
 fn never_more_nodes_are_away_than_the_budget_allows() {
     for (nodes, most) in [("0", 0), ("1", 1), ("2", 2), ("50%", 2), ("25%", 1)] {

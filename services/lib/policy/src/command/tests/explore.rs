@@ -114,11 +114,13 @@ fn check(scenario: &Scenario) {
     assert_eq!(ends, both, "{}: commands end both ways", scenario.name);
 }
 
+// Cases: TTL-4, TTL-5
 #[test]
 fn one_node_replaced_by_one() {
     check(&Scenario { crashes: 2, ..scenario("single replace", Method::SingleNode, 1, 1) });
 }
 
+// Cases: QUE-4
 #[test]
 fn one_node_replaced_while_time_runs_out() {
     check(&Scenario {
@@ -129,6 +131,7 @@ fn one_node_replaced_while_time_runs_out() {
     });
 }
 
+// Cases: TTL-6, TTL-7
 #[test]
 fn one_node_whose_pods_fit_elsewhere() {
     check(&scenario("single delete", Method::SingleNode, 1, 0));
@@ -144,6 +147,7 @@ fn two_nodes_replaced_by_one() {
     check(&Scenario { pdb: false, ..scenario("multi replace", Method::MultiNode, 2, 1) });
 }
 
+// Cases: DEL-2
 #[test]
 fn two_empty_nodes_of_which_one_may_fill_up() {
     let empty = scenario("emptiness", Method::Emptiness, 2, 0);
@@ -193,6 +197,7 @@ fn the_walk_finds_every_mistake_that_is_made_on_purpose() {
 }
 
 /// Every command ends, whatever goes on for ever.
+// Cases: QUE-4
 #[test]
 fn a_command_ends_in_every_lasting_world() {
     let methods = [
@@ -250,6 +255,7 @@ fn a_budget_that_opens_now_and_then_costs_no_replacement() {
     }
 }
 
+// Cases: DRC-16
 #[test]
 fn an_undisturbed_command_is_carried_out() {
     for (method, nodes, needs) in [

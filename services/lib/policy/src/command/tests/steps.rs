@@ -32,6 +32,7 @@ fn drop_new(why: Why) -> Step {
     Step::Drop { claims: claims(&["new"]), why }
 }
 
+// Cases: EMP-19, TTL-1, MUL-4
 #[test]
 fn a_proposal_waits_is_looked_at_again_and_then_taken() {
     let mut view = view(Method::SingleNode, 1, vec![member("a")]);
@@ -81,6 +82,7 @@ fn the_scheduler_gets_time_to_see_the_taint_before_pods_are_read() {
     assert_eq!(step(&view, 31), Step::Delete(claims(&["a"])));
 }
 
+// Cases: QUE-1, QUE-2, QUE-6
 #[test]
 fn replacements_are_ordered_after_the_first_look_and_awaited() {
     let mut view = under_way(2, vec![taken("a"), taken("b")]);
@@ -120,6 +122,7 @@ fn empty_nodes_do_not_wait_for_each_other() {
     assert_eq!(step(&view, 20), Step::Look(claims(&["b"])));
 }
 
+// Cases: TTL-5, TTL-7
 #[test]
 fn a_spent_budget_is_waited_for_and_does_not_matter_to_drift() {
     let held = Member { obstacle: Some(spent()), ..taken("b") };
@@ -172,6 +175,7 @@ fn what_has_come_to_hold_a_member_takes_everything_back() {
     assert_eq!(step(&view, 32), Step::RolledBack(why));
 }
 
+// Cases: TTL-4, TTL-6
 #[test]
 fn a_pod_that_landed_takes_graceful_commands_back_and_not_drift() {
     let landed = Member { newcomers: vec!["default/late".to_owned()], ..taken("a") };
@@ -182,6 +186,7 @@ fn a_pod_that_landed_takes_graceful_commands_back_and_not_drift() {
     assert_eq!(step(&view, 21), Step::Delete(claims(&["a"])));
 }
 
+// Cases: DEL-2
 #[test]
 fn of_empty_nodes_only_those_that_are_not_any_more_go_back() {
     let busy = Member { obstacle: Some(Blocked::NotEmpty { pods: 1 }), ..taken("b") };
@@ -265,6 +270,7 @@ fn a_replacement_that_fails_takes_the_command_back() {
     assert!(why.is_failure());
 }
 
+// Cases: QUE-2, QUE-4
 #[test]
 fn time_runs_out_only_while_something_is_missing() {
     let mut view = under_way(1, vec![taken("a")]);
@@ -275,6 +281,7 @@ fn time_runs_out_only_while_something_is_missing() {
     assert_eq!(step(&view, 601), Step::Delete(claims(&["a"])), "ready in time, deleted a moment later");
 }
 
+// Cases: QUE-9, QUE-10, QUE-11, QUE-12, QUE-13, QUE-14
 #[test]
 fn the_time_allowed_grows_with_the_queue() {
     let cases = [(100, 600), (4000, 600), (10_000, 800), (40_000, 3200), (80_000, 3600), (100_000, 3600)];
@@ -375,6 +382,7 @@ fn another_process_asks_again_whether_pods_still_fit_elsewhere() {
     assert!(matches!(step(&view, 30), Step::Wait { .. }), "what is empty shows by its pods");
 }
 
+// Cases: TNT-1
 #[test]
 fn traces_without_a_note_are_swept_except_from_nodes_that_leave() {
     let members = [
@@ -399,6 +407,7 @@ fn a_proposal_whose_node_is_gone_is_forgotten() {
     assert_eq!(step(&empty, 20), Step::Take(claims(&["b"])));
 }
 
+// Cases: TXT-14
 #[test]
 fn commands_are_told_in_one_line() {
     let words = |nodes, replacements| Words {

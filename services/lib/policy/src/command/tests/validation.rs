@@ -10,6 +10,7 @@ fn owned<'a>(list: &[&[&'a str]]) -> Vec<Vec<&'a str>> {
     list.iter().map(|types| types.to_vec()).collect()
 }
 
+// Cases: TTL-2
 #[test]
 fn a_plan_holds_while_its_nodes_are_still_what_is_needed() {
     assert!(same(&[], &[]));
@@ -27,6 +28,7 @@ fn planned_nodes_are_matched_in_any_order() {
     assert!(!same(&[&["a"], &["a"]], &[&["a"], &["b"]]));
 }
 
+// Cases: TXT-2, TXT-3, TXT-4, TXT-5, TXT-6, TXT-7
 #[test]
 fn failures_fall_into_the_categories_of_the_reference() {
     let node: Arc<str> = Arc::from("n");

@@ -15,24 +15,28 @@ fn judged(after: &str, initialized: Option<i64>, last: Option<i64>, now: i64) ->
     verdict(facts, at(now))
 }
 
+// Cases: CSB-2, CSB-4
 #[test]
 fn a_claim_is_consolidatable_after_the_quiet_time_since_its_last_pod_event() {
     assert_eq!(judged("1m", Some(0), Some(100), 159), Consolidatable::NotBefore(at(160)));
     assert_eq!(judged("1m", Some(0), Some(100), 160), Consolidatable::Yes);
 }
 
+// Cases: CSB-3
 #[test]
 fn without_a_pod_event_the_time_of_initialization_counts() {
     assert_eq!(judged("1m", Some(50), None, 109), Consolidatable::NotBefore(at(110)));
     assert_eq!(judged("1m", Some(50), None, 110), Consolidatable::Yes);
 }
 
+// Cases: CSB-5
 #[test]
 fn zero_is_at_once_and_never_is_never() {
     assert_eq!(judged("0s", Some(0), Some(100), 100), Consolidatable::Yes);
     assert_eq!(judged("Never", Some(0), Some(100), 100 * DAY), Consolidatable::No);
 }
 
+// Cases: CSB-6, CSB-7, CSB-9
 #[test]
 fn claims_that_are_not_initialized_or_of_a_fixed_pool_never_are() {
     assert_eq!(judged("0s", None, Some(100), 200), Consolidatable::No);
@@ -61,6 +65,7 @@ fn the_last_event_is_taken_from_what_pods_carry_so_that_a_restart_changes_nothin
     );
 }
 
+// Cases: PEV-4, PEV-5
 #[test]
 fn events_are_written_down_at_most_every_ten_seconds_and_never_lost() {
     assert_eq!(record(None, Some(at(5)), at(5)), Record::Write(at(5)));

@@ -91,6 +91,7 @@ fn a_claim_that_is_what_would_be_made_today_is_fresh() {
     assert_eq!(by_class(&claim(&own), |_| {}), "");
 }
 
+// Cases: DFT-29, DFT-30, DFT-31, DFT-32
 #[test]
 fn a_changed_template_drifts_and_hashes_that_cannot_be_compared_do_not() {
     let own = node_labels();
@@ -109,6 +110,7 @@ fn a_changed_template_drifts_and_hashes_that_cannot_be_compared_do_not() {
     assert_eq!(judged(Hash { version: None, ..v("1") }, Hash { version: None, ..v("2") }), "");
 }
 
+// Cases: DFT-13, DFT-14, DFT-15, DFT-16, DFT-17, DFT-18, DFT-19, DFT-20
 #[test]
 fn requirements_drift_when_the_labels_do_not_meet_them_any_more() {
     let bound = |operator, value: &str| Requirement::new(labels::INSTANCE_CPU, operator, [value], None);
@@ -127,6 +129,7 @@ fn requirements_drift_when_the_labels_do_not_meet_them_any_more() {
     assert_eq!(by_requirement(bound(Operator::Gt, "2")), "RequirementsDrifted");
 }
 
+// Cases: DFT-3, DFT-4
 #[test]
 fn a_type_that_is_offered_no_more_drifts_once_the_claim_is_an_hour_old() {
     let none = Requirements::default();
@@ -147,6 +150,7 @@ fn a_type_that_is_offered_no_more_drifts_once_the_claim_is_an_hour_old() {
     assert_eq!(judged(&young, &none, TypeSeen::Missing, |_| {}), "");
 }
 
+// Cases: DFT-33, DFT-34, DFT-35
 #[test]
 fn reserved_claims_may_live_on_as_on_demand() {
     let mut own = node_labels();
@@ -166,6 +170,7 @@ fn reserved_claims_may_live_on_as_on_demand() {
     }
 }
 
+// Cases: DFT-1
 #[test]
 fn each_part_of_the_node_class_drifts_by_its_name() {
     let own = node_labels();
@@ -218,6 +223,7 @@ fn the_image_is_the_first_that_fits_the_node() {
     assert_eq!(judged(None, &images), "?");
 }
 
+// Cases: DFT-7, DFT-8
 #[test]
 fn what_the_pool_says_comes_before_what_the_class_says() {
     let own = node_labels();
@@ -230,6 +236,7 @@ fn what_the_pool_says_comes_before_what_the_class_says() {
     assert_eq!(by_class(&old, |class| class.hash = v("2")), "NodeClassDrift");
 }
 
+// Cases: DFT-9, DFT-10, DFT-11
 #[test]
 fn claims_that_are_not_launched_or_have_no_pool_do_not_drift() {
     let own = node_labels();

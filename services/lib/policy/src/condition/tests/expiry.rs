@@ -1,6 +1,7 @@
 use super::super::expiry::*;
 use super::at;
 
+// Cases: EXP-3, EXP-5, EXP-6, EXP-8
 #[test]
 fn a_claim_expires_at_its_age_and_says_when() {
     let hour = "1h".parse().unwrap();

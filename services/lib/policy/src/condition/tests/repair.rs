@@ -11,6 +11,7 @@ fn bad(condition: &'static str, status: &'static str) -> Reported<'static> {
 
 const FEW: Neighbours = Neighbours { total: 10, unhealthy: 1 };
 
+// Cases: HLT-1, HLT-4, HLT-9
 #[test]
 fn an_unhealthy_node_is_replaced_once_its_toleration_is_over() {
     let reported = [bad("Ready", "False")];
@@ -22,6 +23,7 @@ fn an_unhealthy_node_is_replaced_once_its_toleration_is_over() {
     assert_eq!(repair(&broken, &AWS, FEW, at(10 * MINUTE)), Repair::Replace(AWS[2]));
 }
 
+// Cases: HLT-2, HLT-3
 #[test]
 fn other_conditions_and_other_statuses_are_healthy() {
     for reported in
@@ -33,6 +35,7 @@ fn other_conditions_and_other_statuses_are_healthy() {
     assert!(is_unhealthy(&[bad("KernelReady", "False")], &AWS));
 }
 
+// Cases: HLT-8
 #[test]
 fn of_two_conditions_the_one_that_ends_first_counts() {
     let policies = [
@@ -44,6 +47,7 @@ fn of_two_conditions_the_one_that_ends_first_counts() {
     assert_eq!(repair(&reported, &policies, FEW, at(30 * MINUTE)), Repair::Replace(policies[1]));
 }
 
+// Cases: HLT-12, HLT-14
 #[test]
 fn when_more_than_a_fifth_is_unhealthy_none_is_replaced() {
     let reported = [bad("Ready", "False")];
@@ -62,6 +66,7 @@ fn when_more_than_a_fifth_is_unhealthy_none_is_replaced() {
     assert!(text.contains("3 of 10") && text.contains("at most 2"), "{text}");
 }
 
+// Cases: HLT-5, HLT-6, HLT-7
 #[test]
 fn the_drain_is_forced_from_now_on_unless_its_deadline_is_over_already() {
     assert_eq!(deadline(None, at(100)), Some(at(100)));

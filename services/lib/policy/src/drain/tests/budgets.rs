@@ -22,6 +22,7 @@ fn budgets(all: impl IntoIterator<Item = Pdb>) -> Vec<Arc<Pdb>> {
     all.into_iter().map(Arc::new).collect()
 }
 
+// Cases: PDB-3, PDB-4, PDB-5, PDB-6, SCH-K-47, SCH-K-48, SCH-K-49, SCH-K-50
 #[test]
 fn a_spent_budget_is_named_with_its_figures() {
     let found = block(&pod("db"), &budgets([pdb("guard", 0)])).unwrap();
@@ -30,6 +31,7 @@ fn a_spent_budget_is_named_with_its_figures() {
     assert_eq!(block(&pod("web"), &budgets([pdb("guard", 0)])), None);
 }
 
+// Cases: PDB-7, SCH-K-51
 #[test]
 fn several_budgets_block_whatever_they_allow_and_all_are_named() {
     let found = block(&pod("db"), &budgets([pdb("a", 5), pdb("b", 5), pdb("c", 5)])).unwrap();
@@ -37,6 +39,7 @@ fn several_budgets_block_whatever_they_allow_and_all_are_named() {
     assert!(found.to_string().starts_with("3 PDBs cover it"));
 }
 
+// Cases: REP-13
 #[test]
 fn budgets_of_other_namespaces_and_without_selector_cover_nothing() {
     let elsewhere = Pdb { namespace: "bank".into(), ..pdb("a", 0) };
@@ -46,6 +49,7 @@ fn budgets_of_other_namespaces_and_without_selector_cover_nothing() {
     assert!(block(&pod("web"), &budgets([everything])).is_some());
 }
 
+// Cases: PDB-1, PDB-2, SCH-K-45, SCH-K-46
 #[test]
 fn unhealthy_and_pending_pods_are_judged_as_the_eviction_api_does() {
     let unhealthy = Pod { unhealthy: true, ..pod("db") };

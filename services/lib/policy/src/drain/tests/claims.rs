@@ -18,6 +18,7 @@ fn seen<'a>(instance: &'a Instance, deadline: &'a Deadline) -> ClaimSeen<'a> {
     }
 }
 
+// Cases: FIN-15, FIN-16, FIN-17
 #[test]
 fn the_deadline_is_deletion_plus_grace_period_and_never_changed_afterwards() {
     let period = GoDuration::from_secs(300);
@@ -41,6 +42,7 @@ fn the_deadline_is_deletion_plus_grace_period_and_never_changed_afterwards() {
     assert_eq!(next_step(&at_once), ClaimStep::StampDeadline(at(0)));
 }
 
+// Cases: EVQ-16
 #[test]
 fn an_asked_for_deadline_only_ever_brings_it_forward() {
     assert_eq!(Deadline::At(at(5)).earlier(Some(at(9))), Some(at(5)));
@@ -57,6 +59,7 @@ fn an_asked_for_deadline_only_ever_brings_it_forward() {
     );
 }
 
+// Cases: FIN-5, FIN-11, FIN-12, FIN-18
 #[test]
 fn all_nodes_of_a_registered_claim_are_deleted_and_awaited() {
     let (one, two): ((Arc<str>, bool), (Arc<str>, bool)) = (("a".into(), true), ("b".into(), false));
@@ -71,6 +74,7 @@ fn all_nodes_of_a_registered_claim_are_deleted_and_awaited() {
     assert_eq!(next_step(&unregistered), ClaimStep::EndInstance, "its nodes are left alone");
 }
 
+// Cases: FIN-10
 #[test]
 fn only_a_clean_answer_that_the_instance_is_gone_releases_the_claim() {
     let none = Deadline::None;
@@ -87,6 +91,7 @@ fn only_a_clean_answer_that_the_instance_is_gone_releases_the_claim() {
     }
 }
 
+// Cases: FIN-13
 #[test]
 fn a_claim_without_provider_id_is_released_only_after_a_look_for_a_launch_that_was_not_noted() {
     let none = Deadline::None;

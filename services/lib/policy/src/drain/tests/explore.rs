@@ -72,6 +72,7 @@ fn scenario(name: &'static str, pods: Vec<Pod>) -> Scenario {
     }
 }
 
+// Cases: TRM-17
 #[test]
 fn a_budgeted_pod_and_a_daemon_without_deadline() {
     let pods = vec![labelled("db", pod("db")), pod("agent").daemon()];
@@ -117,6 +118,7 @@ fn a_pod_bound_by_a_scheduler_that_had_not_seen_the_taint() {
     explore(&Scenario { one_comes_late: true, ..scenario("late pod", pods) });
 }
 
+// Cases: TRM-14
 #[test]
 fn three_groups_with_a_critical_pod_behind_a_budget() {
     let pods = vec![pod("web"), pod("agent").daemon(), labelled("db", pod("dns").critical())];

@@ -92,6 +92,7 @@ fn a_clock_behind_that_of_ec2_delays_and_does_not_hurry() {
     }
 }
 
+// Cases: GC-4, GC-5
 #[test]
 fn a_claim_is_lost_only_when_registered_old_enough_and_its_instance_not_listed() {
     let count = |claim: ClaimRef, instances: &[InstanceSeen]| missing(&[claim], instances, at(0)).len();
@@ -104,6 +105,7 @@ fn a_claim_is_lost_only_when_registered_old_enough_and_its_instance_not_listed()
     assert_eq!(count(ClaimRef { created_at: at(-20), ..claim("i-1") }, &[]), 0);
 }
 
+// Cases: GC-1, GC-2
 #[test]
 fn a_living_kubelet_or_any_failed_question_keeps_the_claim() {
     for (present, node, lost) in [

@@ -69,6 +69,7 @@ fn attachment(name: &str, claim: &str) -> Attachment {
     }
 }
 
+// Cases: TRM-5
 #[test]
 fn the_claim_is_deleted_first_when_only_the_node_was() {
     let scene = Scene { claim_deleting: false, tainted: false, ready: false, ..Scene::default() };
@@ -81,6 +82,7 @@ fn an_untainted_node_is_tainted_before_any_eviction() {
     assert_eq!(scene.step(), NodeStep::Taint);
 }
 
+// Cases: TRM-18, TRM-19
 #[test]
 fn a_dead_node_goes_at_once_and_a_ready_one_never_without_a_drain() {
     let dead = Scene { ready: false, tainted: false, pods: arcs([pod("a")]), ..Scene::default() };
@@ -97,6 +99,7 @@ fn an_ec2_that_does_not_answer_does_not_hold_up_the_drain_of_a_dead_node() {
     assert!(matches!(scene.step(), NodeStep::Pods(_)));
 }
 
+// Cases: TRM-1, TRM-25
 #[test]
 fn an_empty_node_is_watched_for_five_seconds_before_it_counts_as_drained() {
     let fresh = Scene { drained: Drained::NotBegun, ..Scene::default() }.decide(at(0));
@@ -117,6 +120,7 @@ fn a_pod_that_comes_after_the_drain_is_drained_too() {
     assert!(matches!(scene.step(), NodeStep::Pods(_)));
 }
 
+// Cases: TRM-2
 #[test]
 fn a_node_without_claim_is_drained_and_released_without_touching_an_instance() {
     let with_pod = Scene { claim: false, pods: arcs([pod("a")]), ..Scene::default() };
@@ -125,6 +129,7 @@ fn a_node_without_claim_is_drained_and_released_without_touching_an_instance() {
     assert_eq!(decision, NodeDecision::from(NodeStep::Release));
 }
 
+// Cases: TRM-26, TRM-28
 #[test]
 fn volumes_are_awaited_until_they_go_or_the_deadline_passes() {
     let mut scene = Scene {
@@ -143,6 +148,7 @@ fn volumes_are_awaited_until_they_go_or_the_deadline_passes() {
     assert!(matches!(scene.decide(at(1_000_000)).step, NodeStep::AwaitVolumes(_)), "without end");
 }
 
+// Cases: TRM-27
 #[test]
 fn inline_volumes_and_those_of_pods_that_stay_are_not_awaited() {
     let mut stays = pod("stays");
@@ -157,6 +163,7 @@ fn inline_volumes_and_those_of_pods_that_stay_are_not_awaited() {
     assert_eq!(awaited(&[unbound], &pods, at(0)).len(), 1, "its claim is gone, the volume is not");
 }
 
+// Cases: TRM-1, TRM-5
 #[test]
 fn the_node_stays_until_the_instance_is_gone() {
     let drained = |instance: Instance| {

@@ -6,6 +6,7 @@ fn names(pods: &[Arc<Pod>]) -> Vec<&str> {
     pods.iter().map(|pod| &*pod.name).collect()
 }
 
+// Cases: TRM-14, TRM-15
 #[test]
 fn groups_leave_one_after_another_and_all_are_counted() {
     let all = [pod("d").critical().daemon(), pod("c").critical(), pod("b").daemon(), pod("a")];
@@ -15,12 +16,14 @@ fn groups_leave_one_after_another_and_all_are_counted() {
     }
 }
 
+// Cases: TRM-14, TRM-17
 #[test]
 fn a_group_is_not_begun_while_one_pod_before_it_is_still_terminating() {
     let plan = leaving(&arcs([pod("a").deleted(0), pod("b").daemon()]), None, at(10));
     assert_eq!((plan.evict.len(), plan.awaited), (0, 2));
 }
 
+// Cases: TRM-9, TRM-12, TRM-16, TRM-17, TRM-20, EVQ-10
 #[test]
 fn who_is_evicted_and_who_is_waited_for() {
     let mut tolerating = pod("tolerating");
@@ -51,6 +54,7 @@ fn who_is_evicted_and_who_is_waited_for() {
     }
 }
 
+// Cases: TRM-23, EVQ-11, EVQ-12
 #[test]
 fn a_pod_is_deleted_just_in_time_for_its_own_grace_period() {
     let pods = arcs([pod("a").grace(60).protected("true")]);
@@ -60,12 +64,14 @@ fn a_pod_is_deleted_just_in_time_for_its_own_grace_period() {
     assert_eq!(plan.delete, [(pods[0].clone(), 59)]);
 }
 
+// Cases: TRM-22
 #[test]
 fn a_pod_whose_grace_exceeds_the_time_left_is_deleted_at_once_with_what_is_left() {
     let pods = arcs([pod("a").grace(600).protected("true")]);
     assert_eq!(leaving(&pods, Some(at(300)), at(0)).delete, [(pods[0].clone(), 300)]);
 }
 
+// Cases: EVQ-13
 #[test]
 fn past_the_deadline_a_pod_still_gets_one_second() {
     for deadline in [at(0), at(-1), at(-100_000)] {
@@ -74,6 +80,7 @@ fn past_the_deadline_a_pod_still_gets_one_second() {
     }
 }
 
+// Cases: TRM-24
 #[test]
 fn a_terminating_pod_that_would_outlive_the_deadline_is_cut_short_once() {
     let pods = arcs([pod("a").grace(600).deleted(0)]);
@@ -85,6 +92,7 @@ fn a_terminating_pod_that_would_outlive_the_deadline_is_cut_short_once() {
     assert!(leaving(&arcs([at_its_end]), Some(at(300)), at(301)).delete.is_empty());
 }
 
+// Cases: TRM-32
 #[test]
 fn the_deadline_takes_all_groups_at_once_and_evicts_the_rest_in_order() {
     let pods = arcs([pod("a").grace(10), pod("b").daemon().grace(100), pod("c").critical().grace(100)]);

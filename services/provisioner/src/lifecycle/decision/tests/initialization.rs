@@ -20,17 +20,20 @@ fn open(reason: &str) -> (&'static str, String, String) {
     says(INITIALIZED, "Unknown", reason)
 }
 
+// Cases: INI-1, INI-11
 #[test]
 fn a_ready_node_without_obstacles_is_initialized() {
     assert_eq!(step(&registered(json!({})), vec![ready(json!({}))], 30), initialized());
 }
 
+// Cases: INI-3
 #[test]
 fn an_unregistered_claim_is_not_initialized() {
     let found = step(&launched(json!({})), vec![ready(json!({}))], 30);
     assert!(matches!(found, Step::Register(_)), "{found:?}");
 }
 
+// Cases: INI-5
 #[test]
 fn a_node_that_is_not_ready_is_waited_for_without_limit() {
     let not_ready = json!({"status": {"conditions": [{"type": "Ready", "status": "False", "reason": "KubeletNotReady"}]}});
@@ -47,6 +50,7 @@ fn a_node_that_is_not_ready_is_waited_for_without_limit() {
     );
 }
 
+// Cases: INI-6, INI-7
 #[test]
 fn a_requested_resource_must_be_there() {
     let claim = registered(
@@ -61,6 +65,7 @@ fn a_requested_resource_must_be_there() {
     assert_eq!(step(&claim, vec![with_gpus("1")], 30), initialized());
 }
 
+// Cases: INI-8, INI-9
 #[test]
 fn startup_taints_hold_until_they_are_gone_whatever_their_value() {
     let claim =
@@ -72,6 +77,7 @@ fn startup_taints_hold_until_they_are_gone_whatever_their_value() {
     assert_eq!(step(&claim, vec![ready(json!({}))], 30), initialized());
 }
 
+// Cases: INI-10, INI-12
 #[test]
 fn taints_of_starting_nodes_hold() {
     for (key, effect) in [
@@ -95,6 +101,7 @@ fn taints_of_starting_nodes_hold() {
     assert_eq!(step(&registered(json!({})), vec![other], 30), initialized());
 }
 
+// Cases: FIN-4
 #[test]
 fn conditions_of_an_older_generation_are_brought_up_to_date() {
     let mut claim = with(registered(json!({})), &[(INITIALIZED, Finding::holds())], 30);

@@ -2,6 +2,7 @@
 
 use super::*;
 
+// Cases: HYD-4, LCH-2, REG-2, INI-2, LIV-2, FIN-2, CON-2
 #[test]
 fn a_claim_of_another_provider_is_left_alone_whatever_its_state() {
     assert_eq!(step(&foreign(), vec![], 0), Step::Leave);
@@ -14,6 +15,7 @@ fn a_claim_that_is_being_deleted_is_left_to_termination() {
     assert_eq!(step(&going, vec![], 100_000), Step::Leave);
 }
 
+// Cases: FIN-1
 #[test]
 fn nothing_is_launched_before_the_finalizer_is_on() {
     assert_eq!(step(&claim(json!({"metadata": {"finalizers": null}})), vec![], 0), Step::Adopt);
@@ -21,6 +23,7 @@ fn nothing_is_launched_before_the_finalizer_is_on() {
     assert_eq!(step(&claim(json!({})), vec![], 0), Step::Launch);
 }
 
+// Cases: HYD-3
 #[test]
 fn a_claim_from_before_the_label_gets_it_first() {
     let unlabelled = claim(json!({"metadata": {"labels": null}}));
@@ -35,6 +38,7 @@ fn a_failed_launch_is_tried_again_after_its_backoff_and_not_before() {
     assert_eq!(step_with(&failed, vec![], &memory, 4), Step::Launch);
 }
 
+// Cases: LIV-4, LIV-5
 #[test]
 fn five_minutes_without_a_launch_are_enough() {
     let failed = with(claim(json!({})), &[(LAUNCHED, Finding::open("Unauthorized", "no"))], 3);
@@ -54,6 +58,7 @@ fn a_claim_that_grew_old_while_nobody_watched_is_tried_once() {
     assert_eq!(step_with(&claim(json!({})), vec![], &memory, 4000), Step::GiveUp(Expired::Launch));
 }
 
+// Cases: LIV-6
 #[test]
 fn another_limit_is_respected() {
     let memory = Memory { failed_launches: 1, launch_after: Some(at(1000)), ..Memory::default() };
@@ -65,6 +70,7 @@ fn another_limit_is_respected() {
     assert_eq!(step(60), Step::GiveUp(Expired::Launch));
 }
 
+// Cases: LIV-7, LIV-8
 #[test]
 fn time_counts_from_the_last_change_of_the_status_not_from_creation() {
     // Launched went back to Unknown at 1000.
@@ -78,6 +84,7 @@ fn time_counts_from_the_last_change_of_the_status_not_from_creation() {
     assert_eq!(step(&unregistered, vec![], 1900), Step::GiveUp(Expired::Registration));
 }
 
+// Cases: LIV-1, LIV-3
 #[test]
 fn fifteen_minutes_without_a_node_are_enough_and_a_registered_claim_has_no_limit() {
     let waiting = with(launched(json!({})), &[(REGISTERED, no_node_yet())], 10);

@@ -42,6 +42,7 @@ fn two_nodes_with_one_provider_id_are_never_registered() {
     assert_eq!(step(&claim, both(), 930), Step::GiveUp(Expired::Registration));
 }
 
+// Cases: REG-1, REG-3, REG-5, SCH-K-76
 #[test]
 fn the_node_gets_label_owner_and_finalizer_and_loses_the_taint() {
     let found = registration(&launched(json!({})), node(json!({})));
@@ -59,6 +60,7 @@ fn the_node_gets_label_owner_and_finalizer_and_loses_the_taint() {
     assert!(patch["metadata"]["labels"].get("kubernetes.io/os").is_none(), "what stays is not sent");
 }
 
+// Cases: REG-4
 #[test]
 fn an_owner_that_is_there_is_not_added_again() {
     let owned = json!({"metadata": {"ownerReferences": [
@@ -68,6 +70,7 @@ fn an_owner_that_is_there_is_not_added_again() {
     assert_eq!(found.node.metadata.owner_references.unwrap().len(), 1);
 }
 
+// Cases: REG-6
 #[test]
 fn a_node_without_the_taint_is_registered_and_reported() {
     let bare = node(json!({"spec": {"taints": null}}));
@@ -77,6 +80,7 @@ fn a_node_without_the_taint_is_registered_and_reported() {
     assert!(!registration(&launched(json!({})), known).taint_missing, "it was registered before");
 }
 
+// Cases: REG-7, REG-8, SCH-A.5-1
 #[test]
 fn labels_and_annotations_of_the_claim_win_on_the_node() {
     let claim = launched(
@@ -93,6 +97,7 @@ fn labels_and_annotations_of_the_claim_win_on_the_node() {
     assert_eq!(annotations["karpenter.sh/traceparent"], "t");
 }
 
+// Cases: REG-9, REG-10, REG-11, REG-12, REG-13, REG-14, SCH-C.10-1
 #[test]
 fn taints_come_from_the_claim_unless_the_node_says_that_it_has_them() {
     let synced = ["team:NoSchedule", "cni:NoExecute"];
@@ -117,6 +122,7 @@ fn a_taint_that_is_there_by_key_and_effect_keeps_its_value() {
     assert_eq!(found.spec.unwrap().taints.unwrap()[0].value.as_deref(), Some("b"));
 }
 
+// Cases: REG-15
 #[test]
 fn a_startup_taint_that_an_agent_removed_does_not_come_back_after_a_crash_between_node_and_claim() {
     let mut written = registration(&tainted_claim(), node(json!({}))).node;
@@ -126,6 +132,7 @@ fn a_startup_taint_that_an_agent_removed_does_not_come_back_after_a_crash_betwee
     assert_eq!(again.patch, None, "the Node is complete; only the claim is to be written");
 }
 
+// Cases: REG-19, REG-20, REG-25, REG-28
 #[test]
 fn an_unknown_partition_holds_registration_but_not_the_rest() {
     let claim = launched(json!({"metadata": {"labels": {
@@ -154,6 +161,7 @@ fn an_unknown_partition_holds_registration_but_not_the_rest() {
     assert_eq!(complete.node.metadata.labels.unwrap()["karpenter.k8s.aws/placement-group-partition"], "3");
 }
 
+// Cases: HYD-1
 #[test]
 fn a_node_from_before_the_label_gets_it() {
     let old =
