@@ -221,6 +221,7 @@ async fn commands_are_watched_from_proposal_to_end(stack: Stack) -> Result<()> {
     scene.left(&BTreeSet::new()).await?;
 
     // A person sees the same, and what the nodes cost.
+    scene.patch_pool(json!({"disruption": {"consolidateAfter": "1h"}})).await?;
     let node = scene.spread("again", 1, "1", json!({})).await?.remove(0);
     let explained = scene.kubectl(&["explain", "node", &node])?;
     ensure!(explained.contains(&node) && explained.contains("what would change it"), "{explained}");

@@ -45,7 +45,19 @@ impl Interruptions {
     }
 
     /// A spot node with instance and claim; returns the instance's id.
+    /// A node that the watcher knows: it does nothing about an instance whose NodeClaim it has not seen yet.
     pub(crate) async fn spot_node(&self, name: &str) -> Result<String> {
+        let id = self.unseen_spot_node(name).await?;
+        eventually("the watcher to know the NodeClaim and its labels", || async {
+            let answer = self.call("Replay", &json!({"body": spot_warning(self.stack(), &id)?}))?;
+            let words = answer["explanation"].as_str().unwrap_or_default();
+            Ok((words.contains(name) && words.contains("marked unavailable")).then_some(()))
+        })
+        .await?;
+        Ok(id)
+    }
+
+    pub(crate) async fn unseen_spot_node(&self, name: &str) -> Result<String> {
         let id = self.scene.node(name, &Options::default()).await?;
         self.label(name, json!({"karpenter.sh/capacity-type": "spot"})).await?;
         Ok(id)

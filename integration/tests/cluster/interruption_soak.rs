@@ -43,7 +43,7 @@ async fn a_node_of_five_thousand_is_tainted_within_a_second(stack: Stack) -> Res
         async move {
             let name = all.scene.name(number);
             if number < WARNED {
-                return anyhow::Ok((all.spot_node(&name).await?, name));
+                return anyhow::Ok((all.unseen_spot_node(&name).await?, name));
             }
             // Only the warned ones need an instance that can end.
             let id = format!("i-{number:017x}");

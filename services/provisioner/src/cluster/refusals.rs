@@ -107,6 +107,15 @@ impl Refusals {
     }
 }
 
+/// Whether a rule of the pod counts the other pod: kube-scheduler may have put a replica on the node that was meant for its twin, and
+/// what spreads them keeps the twin off it now.
+fn keeps_apart(pod: &Pod, other: &Pod) -> bool {
+    let spec = &pod.spec;
+    let spreads = spec.topology_spread.iter().map(|constraint| &constraint.selector);
+    let mut rules = spreads.chain(spec.anti_affinity.iter().map(|term| &term.selector));
+    rules.any(|rule| rule.as_ref().is_some_and(|selector| selector.matches(&other.spec.labels)))
+}
+
 impl State {
     /// Pods for which the claim kept room until now and that kube-scheduler refuses on its node.
     fn refused_on(&self, claim: &str) -> Vec<PodKey> {
@@ -126,10 +135,14 @@ impl State {
         };
         let mut room = entry.node.allocatable.clone();
         records().filter(|(_, r)| r.pod.node.is_some()).for_each(|(_, r)| room.sub_all(&taken(&r.pod)));
+        let nominated = self.nominations.of(claim);
+        let is_stranger = |pod: &Pod| ShortUid::of(&pod.uid).is_none_or(|uid| !nominated.contains(&uid));
+        let strangers = records().map(|(_, r)| &r.pod).filter(|pod| pod.node.is_some() && is_stranger(pod));
         let refused = |record: &super::pods::Record| {
             record.pod.node.is_none()
                 && record.said.as_ref().is_some_and(|said| said.at >= ready)
                 && taken(&record.pod).fits(&room)
+                && !strangers.clone().any(|stranger| keeps_apart(&record.pod, stranger))
                 && first_untolerated(&entry.node.taints, &record.pod.spec.tolerations).is_none()
         };
         records().filter(|(_, record)| refused(record)).map(|(key, _)| key.clone()).collect()

@@ -69,6 +69,32 @@ fn a_pod_whose_room_others_took_is_not_refused() {
 }
 
 #[test]
+fn a_pod_whose_twin_took_its_place_is_not_refused() {
+    let spread = json!({"spec": {"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": labels::ZONE,
+        "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": {"app": "a"}}}]}});
+    let words = json!({"status": {"conditions": [{"type": "PodScheduled", "status": "False",
+        "reason": "Unschedulable", "message": "1 node(s) didn't match pod topology spread constraints.",
+        "lastTransitionTime": at(-60).to_string()}]}});
+    let mut patch = spread;
+    merge(&mut patch, words);
+    let refused = |taken_by: Option<Arc<Pod>>| {
+        let mut state = waiting();
+        taken_by.into_iter().for_each(|twin| state.pod(Streamed::Applied(twin), at(32)));
+        state.pod(Streamed::Applied(pod(1, patch.clone())), at(33));
+        state.pass_time(at(51));
+        state.refused
+    };
+    assert_eq!(refused(None), 1);
+    assert_eq!(refused(Some(bound(2, "ip-1"))), 0, "it is planned anew, with its twin where it is");
+    let other = pod(
+        2,
+        json!({"metadata": {"labels": {"app": "b"}}, "spec": {"nodeName": "ip-1"},
+        "status": {"phase": "Running", "conditions": []}}),
+    );
+    assert_eq!(refused(Some(other)), 1, "nothing keeps these two apart");
+}
+
+#[test]
 fn a_pod_that_is_refused_again_and_again_gets_further_nodes_after_growing_pauses_only() {
     let mut state = waiting();
     state.pod(said(1, "no"), at(32));
