@@ -1,8 +1,8 @@
 //! One message from the queue: read, looked up, judged, carried out, written into the journal. Also `Replay`, which stops
 //! before the carrying out.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cloud::queue::Message as Delivery;
 use futures::future::join_all;
@@ -20,6 +20,8 @@ use crate::metrics::{MessageType, Metrics, Reason};
 use crate::queue::Handled;
 
 const MALFORMED: &str = "malformed";
+/// Malformed messages whose ids are remembered: each comes at least twice, and is counted once.
+const REMEMBERED: usize = 1024;
 const UNCONFIRMED: &str = "EC2 has not confirmed it, so budgets hold";
 
 /// Cheap to clone.
@@ -31,6 +33,26 @@ pub(crate) struct Handler {
     pub(crate) metrics: Metrics,
     pub(crate) policy: Policy,
     pub(crate) confirmations: Confirmations,
+    pub(crate) malformed: Malformed,
+}
+
+/// Ids of malformed messages that were counted, the newest last. How often SQS has delivered one does not tell: a delivery can be
+/// lost on its way. Cheap to clone.
+#[derive(Clone, Default)]
+pub(crate) struct Malformed(Arc<Mutex<VecDeque<String>>>);
+
+impl Malformed {
+    fn is_news(&self, id: &str) -> bool {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.iter().any(|other| other == id) {
+            return false;
+        }
+        if known.len() == REMEMBERED {
+            known.pop_front();
+        }
+        known.push_back(id.to_owned());
+        true
+    }
 }
 
 /// When a batch arrived, on both clocks.
@@ -54,7 +76,7 @@ impl Handler {
             Err(malformed) => {
                 let detail = malformed.to_string();
                 // It comes again until SQS moves it to a dead-letter queue.
-                if delivery.deliveries <= 1 {
+                if self.malformed.is_news(&delivery.id) {
                     self.count(MALFORMED);
                     self.journal.record(Entry { detail: detail.clone(), ..blank(received) }).await;
                 }
@@ -291,4 +313,18 @@ fn together(acted: Vec<ActionResult>) -> Handled {
         Err(Failure::Refused(words)) => Handled::Refused(words),
     });
     each.max_by_key(rank).unwrap_or(Handled::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_malformed_message_is_news_once_and_few_are_remembered() {
+        let malformed = Malformed::default();
+        assert!(malformed.is_news("a") && !malformed.is_news("a"));
+        assert!((0..2 * REMEMBERED).all(|number| malformed.is_news(&number.to_string())));
+        assert_eq!(malformed.0.lock().unwrap().len(), REMEMBERED);
+        assert!(malformed.is_news("a"));
+    }
 }

@@ -45,7 +45,7 @@ use crate::claims::ClaimObject;
 use crate::confirm::Confirmations;
 use crate::decision::Policy;
 use crate::events::Events;
-use crate::handler::Handler;
+use crate::handler::{Handler, Malformed};
 use crate::health::Poller;
 use crate::metrics::Metrics;
 use crate::queue::{Consumer, State};
@@ -95,6 +95,7 @@ pub async fn start_with<C: Cloud>(
         metrics: metrics.clone(),
         policy: Policy { drain_on_rebalance: interruption.drain_on_rebalance },
         confirmations: Confirmations(Arc::clone(&cloud) as Arc<dyn HealthSource>),
+        malformed: Malformed::default(),
     };
     let (queue_state, rule_state) = (watch::Sender::new(State::default()), watch::Sender::new(Vec::new()));
     let service = grpc::Service {

@@ -23,7 +23,7 @@ use crate::claims::{self, Claims};
 use crate::confirm::Confirmations;
 use crate::decision::Policy;
 use crate::events::Events;
-use crate::handler::Handler;
+use crate::handler::{Handler, Malformed};
 use crate::handover::{self, Termination};
 use crate::journal::{self, Journal};
 use crate::metrics::Metrics;
@@ -143,6 +143,7 @@ impl Scene {
             metrics: metrics.clone(),
             policy,
             confirmations: Confirmations(Arc::clone(&cloud) as Arc<dyn cloud::HealthSource>),
+            malformed: Malformed::default(),
         };
         let mut tasks = JoinSet::new();
         tasks.spawn(journal_actor.run(stop.clone()));
