@@ -1,6 +1,7 @@
 //! AWS's warnings, end to end: through EventBridge and SQS into drains, with real services and a real API server.
 
 mod accounts;
+mod forged;
 
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use crate::interruption_scene::{Interruptions, SERVICE, queue_url, queued, send,
 use crate::removal_scene::Options;
 use crate::termination_soak::are_gone;
 use accounts::a_message_of_another_account_is_refused_unless_a_setting_names_it;
+use forged::a_warning_that_ec2_does_not_confirm_drains_within_budgets;
 
 const RECEIVED: &str = "karpenter_interruption_received_messages_total";
 
@@ -25,6 +27,7 @@ pub(crate) fn tests() -> Vec<Test> {
         test!("interruption", alone, bad_messages_are_counted_explained_and_removed)
             .expecting(&["message removed without being handled"]),
         test!("interruption", alone, a_message_of_another_account_is_refused_unless_a_setting_names_it),
+        test!("interruption", alone, a_warning_that_ec2_does_not_confirm_drains_within_budgets),
         test!("interruption", alone, a_message_waits_for_a_termination_service_that_is_away),
         test!("interruption", alone, a_queue_deleted_and_made_again_is_read_again)
             .expecting(&["the interruption queue cannot be read"]),
