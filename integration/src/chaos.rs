@@ -12,7 +12,7 @@ pub enum Step {
     KillService { service: usize, pause: Duration },
     /// SIGTERM of a service, and a process of this build or of the previous one in its place, as a rolling upgrade does.
     Replace { service: usize, by_previous: bool },
-    /// For so long nothing passes between a service and those on this side of it, and nobody is told.
+    /// For so long no packet passes between a service and those on this side of it, and no connection is closed.
     Partition { service: usize, side: Side, lasts: Duration },
     /// kill -9 of the API server.
     KillApiServer,

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The promises of the local stack, on real instances. Takes about six minutes, the built components and services:
+"""What the local stack guarantees, on real instances. Takes about six minutes, the built components and services:
 
     deploy/local/tests/acceptance.py
 """
@@ -62,7 +62,7 @@ DEMO_SECONDS = 1800
 
 
 def decisions(page: str) -> Iterator[dict]:
-    """What the live page is told of decisions, until nothing came of them for too long."""
+    """The decisions in the event stream of the live page, until none has come for too long."""
     until = time.monotonic() + DEMO_SECONDS
     with urllib.request.urlopen(page + "events", timeout=DEMO_SECONDS) as stream:
         for line in stream:

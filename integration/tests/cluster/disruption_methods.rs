@@ -200,18 +200,18 @@ async fn a_drifted_pool_of_fixed_size_is_replaced_one_by_one(stack: Stack) -> Re
 async fn commands_are_watched_from_proposal_to_end(stack: Stack) -> Result<()> {
     let scene = Scene::new(stack, "watch", pool(json!({}))).await?;
     let node = scene.spread("app", 1, "1", json!({})).await?.remove(0);
-    let mut told = scene.client().watch_commands(WatchCommandsRequest::default()).await?.into_inner();
+    let mut stream = scene.client().watch_commands(WatchCommandsRequest::default()).await?.into_inner();
     scene.workload.scale("app", 0).await?;
     let mut seen: Vec<Command> = Vec::new();
     while seen.last().is_none_or(|last| last.phase() != CommandPhase::Done) {
-        let next = told.next().await.context("the stream ended")??.command.context("a command")?;
+        let next = stream.next().await.context("the stream ended")??.command.context("a command")?;
         ensure!(next.remove_nodes == [node.clone()], "{next:?}");
         ensure!(seen.first().is_none_or(|first| first.id == next.id), "one command: {seen:?}");
         seen.push(next);
     }
     let mut phases: Vec<CommandPhase> = seen.iter().map(Command::phase).collect();
     phases.dedup();
-    // Of a phase that is over within one look, nothing is told.
+    // Of a phase that is over within one look, nothing is sent.
     ensure!(phases.is_sorted(), "{phases:?}");
     ensure!(
         phases.contains(&CommandPhase::Validating) && phases.contains(&CommandPhase::Removing),
